@@ -1,0 +1,119 @@
+"""Recorded loss curves for the forecasting benchmarks: read, cut into cases, and scored alike for every method."""
+
+import csv
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slaq.core.arrays import Booleans, Floats, Integers
+from slaq.core.forecaster import Forecaster
+
+#: Iterations ahead that are scored.
+AHEAD = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCurve:
+    """One training run as somebody recorded it."""
+
+    source: str
+    family: str
+    losses: Floats
+
+
+def read_curves(folder: Path) -> list[RecordedCurve]:
+    """Read every finite, improving curve that was not recorded per mini-batch, whose noise is not scored."""
+    with gzip.open(folder / "index.csv.gz", "rt", encoding="utf-8", newline="") as lines:
+        index = [
+            row
+            for row in csv.DictReader(lines)
+            if row["all_finite"] == "1" and row["improved"] == "1" and "minibatch" not in row["metric"]
+        ]
+    arrays = {source: np.load(folder / f"{source}.npz") for source in {row["source"] for row in index}}
+    loaded = {source: (file["offsets"], file["y"].astype(float)) for source, file in arrays.items()}
+    found = []
+    for row in index:
+        offsets, losses = loaded[row["source"]]
+        start, stop = offsets[int(row["row"])], offsets[int(row["row"]) + 1]
+        found.append(RecordedCurve(source=row["source"], family=row["family"], losses=losses[start:stop]))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cases:
+    """Places in curves to forecast from: the first `known` losses of curve `curve` are given."""
+
+    curve: Integers
+    known: Integers
+    #: The loss AHEAD iterations on, the last loss given, and the range of the whole curve.
+    truth: Floats
+    last: Floats
+    extent: Floats
+    family: np.ndarray
+    source: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.curve)
+
+
+def cut(curves: list[RecordedCurve], rng: np.random.Generator, *, per_family: int, earliest: int) -> Cases:
+    """Cut about `per_family` cases of every family, half of them early in the curve (log-uniform)."""
+    pairs: list[tuple[int, int]] = []
+    for family in sorted({curve.family for curve in curves}):
+        members = [i for i, curve in enumerate(curves) if curve.family == family]
+        members = [i for i in members if len(curves[i].losses) >= earliest + AHEAD]
+        each = max(2, round(per_family / max(len(members), 1) / 2))
+        for i in rng.permutation(members)[: per_family // 2].tolist():
+            latest = len(curves[i].losses) - AHEAD
+            early = np.exp(rng.uniform(np.log(earliest), np.log(latest + 0.99), each)).astype(int)
+            pairs += [(i, k) for k in {*early.tolist(), *rng.integers(earliest, latest + 1, each).tolist()}]
+    pairs.sort()
+    curve, known = np.array(pairs, dtype=np.int64).T
+    return Cases(
+        curve=curve,
+        known=known,
+        truth=np.array([curves[i].losses[k - 1 + AHEAD] for i, k in pairs]),
+        last=np.array([curves[i].losses[k - 1] for i, k in pairs]),
+        extent=np.array([np.ptp(curves[i].losses) for i, _ in pairs]),
+        family=np.array([curves[i].family for i, _ in pairs]),
+        source=np.array([curves[i].source for i, _ in pairs]),
+    )
+
+
+def replay(
+    forecaster: Forecaster, curves: list[RecordedCurve], cases: Cases
+) -> Iterator[tuple[Integers, Integers]]:
+    """Feed all curves to the forecaster in step; yield (cases, rows) whenever some are due.
+
+    A curve is a row, so that thousands of them go through in one pass, as jobs do in the scheduler.
+    """
+    used = np.unique(cases.curve)
+    row_of = {int(curve): row for row, curve in enumerate(used)}
+    forecaster.resize(len(used))
+    lengths = np.zeros(len(used), dtype=np.int64)
+    rows = np.array([row_of[int(c)] for c in cases.curve])
+    np.maximum.at(lengths, rows, cases.known)
+    padded = np.zeros((len(used), lengths.max()))
+    for row, curve in enumerate(used):
+        padded[row, : lengths[row]] = curves[curve].losses[: lengths[row]]
+    by_known = np.argsort(cases.known, kind="stable")
+    starts = np.searchsorted(cases.known[by_known], np.arange(1, lengths.max() + 2))
+    for step in range(lengths.max()):
+        alive = np.flatnonzero(lengths > step)
+        forecaster.observe(alive, padded[alive, step])
+        due = by_known[starts[step] : starts[step + 1]]
+        if len(due):
+            yield due, rows[due]
+
+
+def macro(errors: Floats, cases: Cases, chosen: Booleans) -> tuple[float, dict[str, float]]:
+    """Return the mean over families of the mean error in % of the curve's range, and it by family."""
+    share = np.minimum(errors / cases.extent, 1.0) * 100.0
+    by_family = {
+        str(family): float(share[chosen & (cases.family == family)].mean())
+        for family in np.unique(cases.family[chosen])
+    }
+    return float(np.mean(list(by_family.values()))), by_family

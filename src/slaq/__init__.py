@@ -1,0 +1,42 @@
+"""slaq: a scheduler that gives capacity to the training jobs whose loss will fall the most.
+
+The names below load on first use, so that `import slaq` costs a training script next to nothing.
+"""
+
+from importlib import import_module
+
+# Type checkers read any constant of this name as true; importing the one in typing takes longer than all
+# the rest here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from slaq.core.errors import SlaqError
+    from slaq.core.forecast import Forecast, forecast
+
+    __version__: str
+
+__all__ = ["Forecast", "SlaqError", "__version__", "forecast"]
+
+_HOME = {
+    "Forecast": "slaq.core.forecast",
+    "SlaqError": "slaq.core.errors",
+    "forecast": "slaq.core.forecast",
+}
+
+# Hidden from type checkers, which would otherwise take every misspelt name for a lazy one.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value = version("slaq")
+        elif name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        else:
+            raise AttributeError(f"module 'slaq' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,87 @@
+"""The composition root: the only place where names choose classes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slaq.core.allocation import Policy
+from slaq.core.appraisal import Appraiser
+from slaq.core.errors import UnknownNameError
+from slaq.core.forecast import METHODS
+from slaq.core.forecaster import Forecaster
+from slaq.core.outcome import JobCurve, Outcome, measure
+from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
+from slaq.core.roster import Roster
+from slaq.ports import History
+from slaq.scheduler import Scheduler
+from slaq.simulation.clairvoyant import ClairvoyantAppraiser
+from slaq.simulation.clock import VirtualClock
+from slaq.simulation.engine import Capacity, SimulatedEngine
+from slaq.simulation.workload import Workload
+from slaq.stores.memory import MemoryStore
+
+_POLICIES: dict[str, Callable[[], Policy]] = {
+    "total-quality": TotalQuality,
+    "min-quality": MinQuality,
+    "fair": Fair,
+    "fifo": Fifo,
+    "shortest-first": ShortestFirst,
+    "least-attained": LeastAttained,
+}
+#: Total quality with the true curves in place of forecasts; only a simulation has those.
+CLAIRVOYANT = "clairvoyant"
+
+POLICIES: tuple[str, ...] = (*_POLICIES, CLAIRVOYANT)
+FORECASTERS: tuple[str, ...] = tuple(METHODS)
+
+
+def make_policy(name: str) -> Policy:
+    """Return the policy of that name."""
+    if name not in POLICIES:
+        raise UnknownNameError("policy", name, POLICIES)
+    return TotalQuality(floor=0.0) if name == CLAIRVOYANT else _POLICIES[name]()
+
+
+def make_forecaster(name: str) -> Forecaster:
+    """Return a forecaster of that name, without rows yet."""
+    if name not in METHODS:
+        raise UnknownNameError("forecaster", name, FORECASTERS)
+    return METHODS[name](0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A simulation that has ended."""
+
+    outcome: Outcome
+    history: History
+
+
+def simulate(
+    workload: Workload,
+    *,
+    policy: str,
+    capacity: Capacity,
+    epoch_seconds: float = 3.0,
+    forecaster: str = "slaq",
+    progress: Callable[[float], None] | None = None,
+) -> Run:
+    """Run a workload under a policy on a virtual clock, until every job has ended."""
+    clock = VirtualClock()
+    store = MemoryStore(workload.specs)
+    appraiser = Appraiser(epoch_seconds=epoch_seconds)
+    if policy == CLAIRVOYANT:
+        appraiser = ClairvoyantAppraiser(epoch_seconds=epoch_seconds, workload=workload)
+    scheduler = Scheduler(
+        engine=SimulatedEngine(workload, clock, capacity),
+        store=store,
+        clock=clock,
+        policy=make_policy(policy),
+        appraiser=appraiser,
+        roster=Roster(make_forecaster(forecaster)),
+    )
+    for _ in scheduler.epochs():
+        if progress is not None:
+            progress(store.ended / max(len(workload), 1))
+    best = {job.spec.id: job.best_loss for job in workload}
+    curves = [JobCurve.of(spec, store.events(spec.id), best[spec.id]) for spec in store.jobs()]
+    return Run(outcome=measure(policy, curves, store.decisions(), epoch_seconds), history=store)

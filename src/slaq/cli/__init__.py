@@ -1,0 +1,1 @@
+"""The `slaq` command: one module per verb, each exporting `command`."""

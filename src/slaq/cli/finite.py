@@ -1,0 +1,12 @@
+"""Refuses nan, which click's ranges of numbers let through, and infinity."""
+
+import math
+
+import click
+
+
+def finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Return the number if it is one; the shape of a click callback."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number to count with")
+    return value

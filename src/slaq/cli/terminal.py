@@ -1,0 +1,56 @@
+"""What the terminal shows: tables on stdout, and on stderr a progress bar while it is watched."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+#: Where there is no terminal to fit, tables are as wide as they need to be.
+UNLIMITED = 10_000
+
+
+def show(table: Table) -> None:
+    """Print the table on stdout; wide, plain text without trailing blanks when that is no terminal."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    plain = Console(highlight=False, width=UNLIMITED, no_color=True)
+    with plain.capture() as captured:
+        plain.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+@contextmanager
+def progress(stages: int) -> Iterator[Callable[[str], Callable[[float], None]]]:
+    """Show a bar on stderr over several stages; silent when stderr is no terminal.
+
+    Yields a function that begins a stage by its name and returns where to report the stage's fraction done.
+    """
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=float(stages))
+        begun = 0
+
+        def begin(name: str) -> Callable[[float], None]:
+            nonlocal begun
+            before, begun = begun, begun + 1
+            bar.update(task, description=name, completed=before)
+            return lambda fraction: bar.update(task, completed=before + fraction)
+
+        yield begin

@@ -1,0 +1,66 @@
+"""Candidates in, allocation out: the values a policy reads and returns."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from slaq.core.arrays import Booleans, Floats, Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The active jobs of one decision as arrays, one row per job.
+
+    Every array below has one element, or one row, per job unless its note says otherwise.
+    """
+
+    ids: tuple[str, ...]
+    #: Place in the order of submission, unique; breaks every tie, so that permuting the rows permutes
+    #: the allocation.
+    order: Integers
+    #: False for jobs that hold their fair share or reservation outside the competition.
+    competes: Booleans
+    weight: Floats
+    min_units: Integers
+    #: At least 1, at most the capacity or more.
+    max_units: Integers
+    #: Units reserved by a job that does not compete; -1 for its fair share.
+    reserved_units: Integers
+    #: Normalised loss now: 1 at the start, towards 0.
+    loss: Floats
+    #: Unit counts at which gains are given: shape (points,), strictly increasing integers from 0.
+    grid: Integers
+    #: Predicted fall of normalised loss over the coming epoch with `grid` units: shape (jobs, points),
+    #: 0 in the first column, concave and non-decreasing; linear between two points of the grid.
+    gain: Floats
+    #: CPU seconds received so far.
+    attained: Floats
+    #: Predicted CPU seconds until nearly converged.
+    remaining: Floats
+    #: Fractions of a unit owed from earlier rounding; below one unit either way.
+    credit: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Units per job for the coming epoch."""
+
+    ids: tuple[str, ...]
+    units: Integers
+    #: What each job is now owed: the candidates' `credit` of the next decision.
+    credit: Floats
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the units by job id."""
+        return dict(zip(self.ids, self.units.tolist(), strict=True))
+
+
+class Policy(Protocol):
+    """Divides the capacity among the candidates.
+
+    Deterministic and stateless between calls. Never hands out more than `capacity` units, nor more than a
+    job's maximum; hands out all of it while any job can use more.
+    """
+
+    def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
+        """Return the allocation for the coming epoch."""
+        ...

@@ -1,0 +1,167 @@
+"""From the roster to candidates: what each active job would gain by units in the coming epoch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slaq.core.allocation import Allocation, Candidates
+from slaq.core.arrays import Floats, Integers
+from slaq.core.decision import Decision
+from slaq.core.gain import HORIZONS, concave, gains, unit_grid
+from slaq.core.roster import Roster
+
+#: How much a job's gain is raised by the chance that it falls faster than forecast, in parts of the lower
+#: half of the 80% interval: a job thought flat must be able to prove otherwise.
+OPTIMISM = 0.1
+#: A job that has reported no change of loss yet is expected to have fallen by 1 - (1 + h) ** -START_POWER of
+#: its whole range after h iterations.
+START_POWER = 0.7
+#: The share of what is left to fall after which a job counts as converged.
+CONVERGED = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appraisal:
+    """The candidates of one epoch, and the forecasts in the jobs' own losses behind them."""
+
+    rows: Integers
+    candidates: Candidates
+    #: Level and fall as in `Outlook`, at no and at every one of HORIZONS; ends of the interval likewise.
+    level: Floats
+    fall: Floats
+    below: Floats
+    above: Floats
+    #: Iterations of the coming epoch at each point of the candidates' grid: (jobs, points).
+    iterations: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appraiser:
+    """Turns what is known of the jobs into gains.
+
+    A job's gain is its forecast fall over the range of losses it has seen. `by_largest_fall` divides by its
+    largest fall in one iteration instead, as the paper does (§4.1).
+    """
+
+    epoch_seconds: float
+    optimism: float = OPTIMISM
+    by_largest_fall: bool = False
+
+    def appraise(self, roster: Roster, capacity: int) -> Appraisal:
+        """Return the candidates with their gains for the coming epoch."""
+        rows = roster.rows()
+        limit = min(capacity, int(roster.max_units[rows].max(initial=1)))
+        grid = unit_grid(max(limit, 1))
+        iterations, cpu = self._iterations(roster, rows, grid, capacity)
+        level, fall, below, above = self.outlook(roster, rows)
+        fall_now = self._believed(roster, rows, level, fall, below)
+        gain = concave(gains(fall_now, iterations), grid)
+        gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
+        remaining = fall[:, -1]
+        asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
+        extent = roster.first[rows] - asymptote
+        loss = np.clip((level - asymptote) / np.where(extent > 0, extent, 1.0), 0.0, 1.0)
+        loss[roster.observed[rows] < 2] = 1.0
+        nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
+        candidates = Candidates(
+            ids=tuple(roster.ids),
+            order=roster.order[rows],
+            competes=roster.competes[rows],
+            weight=roster.weight[rows],
+            min_units=roster.min_units[rows],
+            max_units=roster.max_units[rows],
+            reserved_units=roster.reserved_units[rows],
+            loss=loss,
+            grid=grid,
+            gain=gain,
+            attained=roster.attained[rows],
+            remaining=np.array(HORIZONS)[nearly] * cpu,
+            credit=roster.credit[rows],
+        )
+        return Appraisal(
+            rows=rows,
+            candidates=candidates,
+            level=level,
+            fall=fall,
+            below=below,
+            above=above,
+            iterations=iterations,
+        )
+
+    def _iterations(
+        self, roster: Roster, rows: Integers, grid: Integers, capacity: int
+    ) -> tuple[Floats, Floats]:
+        """Return the iterations of an epoch at every point of the grid, and CPU seconds per iteration."""
+        known = roster.runtime.known(rows)
+        cpu = roster.runtime.cpu[rows]
+        # A job that has not finished an iteration yet is taken to be like the others, unless it has had more.
+        like_others = np.median(cpu[known]) if known.any() else capacity / len(rows) * self.epoch_seconds
+        cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
+        units = np.minimum(grid, roster.max_units[rows, None]).astype(float)
+        seconds = roster.runtime.seconds(rows, cpu, units)
+        return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
+
+    def _believed(self, roster: Roster, rows: Integers, level: Floats, fall: Floats, below: Floats) -> Floats:
+        """Return the falls to go by, normalised, at every one of HORIZONS."""
+        hoped = fall + self.optimism * np.maximum(below - below[:, :1], 0.0)
+        target = roster.target[rows]
+        wanted = np.where(np.isnan(target), np.inf, np.maximum(level - target, 0.0))
+        hoped = np.minimum(hoped, wanted[:, None])
+        extent = self.extent(roster, rows)[:, None]
+        # A job that has reported losses without any change among them has nothing to gain, as far as is known.
+        normalised = np.divide(hoped[:, 1:], extent, out=np.zeros_like(hoped[:, 1:]), where=extent > 0)
+        start = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
+        return np.where(roster.observed[rows, None] < 2, start, normalised)
+
+    def extent(self, roster: Roster, rows: Integers) -> Floats:
+        """Return what a fall is compared with."""
+        if self.by_largest_fall:
+            return np.asarray(roster.largest_fall[rows])
+        return np.asarray(roster.worst[rows] - roster.best[rows])
+
+    def outlook(self, roster: Roster, rows: Integers) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return level, fall, below and above at no and at every one of HORIZONS; zero where no loss is known."""
+        level = np.zeros(len(rows))
+        fall, below, above = np.zeros((3, len(rows), len(HORIZONS) + 1))
+        heard = roster.observed[rows] > 0
+        outlook = roster.forecaster.outlook(rows[heard], (0.0, *HORIZONS))
+        level[heard], fall[heard] = outlook.level, outlook.fall
+        below[heard], above[heard] = outlook.below, outlook.above
+        return level, fall, below, above
+
+
+def explain(
+    appraisal: Appraisal, allocation: Allocation, epoch: int, time: float, seconds: float
+) -> Decision:
+    """Return the decision with the numbers it was made from."""
+    candidates, units = appraisal.candidates, allocation.units
+    done = _at(candidates.grid, appraisal.iterations, units)
+    gained = _at(candidates.grid, candidates.gain, units)
+
+    def expect(table: Floats) -> Floats:
+        return gains(table[:, 1:] - table[:, :1], done[:, None])[:, 0] + table[:, 0]
+
+    mean = appraisal.level - expect(appraisal.fall)
+    return Decision(
+        epoch=epoch,
+        time=time,
+        capacity=int(units.sum()),
+        ids=candidates.ids,
+        units=units,
+        loss=candidates.loss,
+        gain=gained,
+        marginal=_at(candidates.grid, candidates.gain, units + 1) - gained,
+        expected=mean,
+        expected_low=mean - expect(appraisal.below),
+        expected_high=mean + expect(appraisal.above),
+        seconds=seconds,
+    )
+
+
+def _at(grid: Integers, table: Floats, units: Integers) -> Floats:
+    """Return each row of the table at that row's units; linear between points of the grid, flat beyond."""
+    place = np.clip(np.searchsorted(grid, units, side="right") - 1, 0, max(len(grid) - 2, 0))
+    each = np.arange(len(units))
+    share = np.minimum((units - grid[place]) / (grid[place + 1] - grid[place]), 1.0)
+    start = table[each, place]
+    return np.asarray(start + share * (table[each, place + 1] - start))

@@ -1,0 +1,284 @@
+"""Histories to forecasts with uncertainty: every curve fitted, all of them averaged by evidence."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from slaq.core import curves, evidence
+from slaq.core.arrays import Floats, Integers
+from slaq.core.errors import ForecastError, UnknownNameError
+from slaq.core.forecaster import Forecaster, Outlook, Rows
+from slaq.core.rivals import LastLoss, Strawman, WeightedFit
+
+#: Rows worked on together: few enough that their arrays stay in the processor's cache.
+CHUNK = 1024
+#: Discount of the errors that tell how far the average is usually off.
+MISS_DISCOUNT = 0.9
+#: Losses before one may be called an outlier or a bend, and how many usual errors off it must then be.
+SETTLED, FAR = 8, 8.0
+#: The ends of the 80% interval below and above the mean, as multiples of: the usual error one iteration
+#: ahead, as far as it is noise; the rest of it times the root of the horizon; the spread of the curves; the
+#: fall forecast. `benchmarks/forecast_accuracy.py` shows what share of recorded losses they cover.
+WIDTH_BELOW = (0.85, 0.06, 1.7, 0.15)
+WIDTH_ABOVE = (1.4, 0.06, 0.2, 0.1)
+
+
+class CurveForecaster(Rows, Forecaster):
+    """Keeps, for each row (one job), what a forecast needs: the same amount however long the history.
+
+    `curves` in the shapes below stands for len(CURVES). Losses are kept in the job's own unit; all that
+    compares curves is a ratio of errors, so that scaling or shifting a loss changes no weight.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        many = len(curves.CURVES)
+        #: The last losses, newest last: (rows, WINDOW). Places before the first loss repeat it.
+        self.window = np.zeros((size, curves.WINDOW))
+        #: Losses known since the start or the last bend, WINDOW at most.
+        self.count = np.zeros(size, dtype=np.int64)
+        #: Discounted errors of every curve one iteration ahead: (rows, curves).
+        self.quick = np.zeros((size, many))
+        self.slow = np.zeros((size, many))
+        #: Level relative to the last loss, slope (never negative) and weight of every curve.
+        self.level = np.zeros((size, many))
+        self.slope = np.zeros((size, many))
+        self.weight = np.zeros((size, many))
+        #: Discounted changes of loss, signed and absolute: alike when the loss moves, apart when it is noise.
+        self.drift = np.zeros(size)
+        self.motion = np.zeros(size)
+        #: Discounted error of the average one iteration ahead, and what that sum weighs.
+        self.miss = np.zeros(size)
+        self.trials = np.zeros(size)
+        #: Whether the last loss was so far off that it is an outlier or a bend, which the next loss tells;
+        #: and what it was. The window holds the forecast in its place until then.
+        self.suspected = np.zeros(size, dtype=bool)
+        self.suspect = np.zeros(size)
+        #: How often the curve was found, or announced, to bend.
+        self.bends = np.zeros(size, dtype=np.int64)
+
+    @override
+    def observe(self, rows: Integers, losses: Floats) -> None:
+        for start in range(0, len(rows), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            self._learn(rows[chunk], losses[chunk])
+            self._fit(rows[chunk])
+
+    @override
+    def bend(self, rows: Integers) -> None:
+        rows = rows[self.count[rows] > 1]
+        self._restart(rows, self.window[rows, -1])
+        self._fit(rows)
+
+    @override
+    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+        parts = [
+            self._outlook(rows[start : start + CHUNK], horizons)
+            for start in range(0, max(len(rows), 1), CHUNK)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return Outlook(
+            level=np.concatenate([part.level for part in parts]),
+            fall=np.concatenate([part.fall for part in parts]),
+            below=np.concatenate([part.below for part in parts]),
+            above=np.concatenate([part.above for part in parts]),
+        )
+
+    def noise(self, rows: Integers) -> Floats:
+        """Return the share of recent changes that cancelled out: 0 for a smooth fall, near 1 for noise."""
+        motion = self.motion[rows]
+        return 1.0 - np.abs(self.drift[rows]) / np.where(motion > 0, motion, 1.0) * (motion > 0)
+
+    def usual_miss(self, rows: Integers) -> Floats:
+        """Return how far the forecast one iteration ahead is usually off."""
+        return self.miss[rows] / np.maximum(self.trials[rows], 1e-9)
+
+    def ahead(self, rows: Integers) -> Floats:
+        """Return what every curve says of the next loss, relative to the last one: (rows, curves)."""
+        return self.level[rows] - self.slope[rows] * curves.falls((1.0,))[self.count[rows], :, 0]
+
+    def _learn(self, rows: Integers, losses: Floats) -> None:
+        """Judge the curves by a new loss, then put it into the window."""
+        fresh = self.count[rows] == 0
+        self.window[rows[fresh]] = losses[fresh, None]
+        last = self.window[rows, -1]
+        ahead = self.ahead(rows)
+        expected = np.einsum("rc,rc->r", self.weight[rows], ahead)
+        losses = self._sift(rows, losses, last + expected)
+        change = losses - last
+        tried = self.count[rows] >= 2
+        judged, errors = rows[tried], np.abs(ahead[tried] - change[tried, None])
+        self.quick[judged] = evidence.QUICK_DISCOUNT * self.quick[judged] + errors
+        self.slow[judged] = evidence.SLOW_DISCOUNT * self.slow[judged] + errors
+        self.miss[judged] = MISS_DISCOUNT * self.miss[judged] + np.abs(expected - change)[tried]
+        self.trials[judged] = MISS_DISCOUNT * self.trials[judged] + 1.0
+        self.drift[rows] = evidence.NOISE_DISCOUNT * self.drift[rows] + change
+        self.motion[rows] = evidence.NOISE_DISCOUNT * self.motion[rows] + np.abs(change)
+        self.window[rows, :-1] = self.window[rows, 1:]
+        self.window[rows, -1] = losses
+        self.count[rows] = np.minimum(self.count[rows] + 1, curves.WINDOW)
+
+    def _sift(self, rows: Integers, losses: Floats, expected: Floats) -> Floats:
+        """Hold back losses that are far off; return what goes into the window for each.
+
+        One loss far off may be an outlier or the first after a learning-rate drop. The next one tells: if it
+        is nearer to the suspect than to the forecast, the curve has bent and starts anew from the suspect;
+        if not, the suspect is forgotten.
+        """
+        off = np.abs(losses - expected)
+        pending = self.suspected[rows]
+        bent = pending & (np.abs(losses - self.suspect[rows]) < off)
+        if bent.any():
+            self._restart(rows[bent], self.suspect[rows[bent]])
+        usual = np.maximum(self.usual_miss(rows), (1 - evidence.NOISE_DISCOUNT) * self.motion[rows])
+        far = (off > FAR * usual) & (self.count[rows] >= SETTLED) & ~pending
+        self.suspected[rows] = far
+        self.suspect[rows] = losses
+        return np.where(far, expected, losses)
+
+    def _restart(self, rows: Integers, losses: Floats) -> None:
+        """Begin the curves of these rows anew, with one loss each."""
+        self.window[rows] = losses[:, None]
+        self.count[rows] = 1
+        self.quick[rows] = 0.0
+        self.slow[rows] = 0.0
+        self.drift[rows] = 0.0
+        self.motion[rows] = 0.0
+        self.bends[rows] += 1
+
+    def _fit(self, rows: Integers) -> None:
+        """Fit every curve to the windows of these rows, and weigh them."""
+        many = len(curves.CURVES)
+        window = self.window[rows]
+        window -= window[:, -1:].copy()
+        # Unit size keeps sums finite for losses of any scale.
+        size = np.abs(window).max(axis=1, initial=0.0, keepdims=True)
+        size[size == 0.0] = 1.0
+        window /= size
+        fitted = np.empty((len(rows), 3 * many))
+        bank = curves.filters()
+        for count, members in _grouped(self.count[rows]):
+            fitted[members] = window[members] @ bank[count]
+        fitted *= size
+        slope = fitted[:, :many]
+        rising = slope <= 0.0
+        self.level[rows] = np.where(rising, fitted[:, 2 * many :], fitted[:, many : 2 * many])
+        self.slope[rows] = np.where(rising, 0.0, slope)
+        self.weight[rows] = evidence.weights(
+            self.count[rows], self.noise(rows), self.quick[rows], self.slow[rows]
+        )
+
+    def _outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+        weight, level, slope = self.weight[rows], self.level[rows], self.slope[rows]
+        bends = weight * slope
+        mean_level = np.einsum("rc,rc->r", weight, level)
+        apart = level - mean_level[:, None]
+        fall = np.empty((len(rows), len(horizons)))
+        variance = np.empty_like(fall)
+        table = curves.falls(horizons)
+        for count, members in _grouped(self.count[rows]):
+            falls = table[count]
+            fall[members] = bends[members] @ falls
+            variance[members] = (bends[members] * slope[members]) @ falls**2
+            variance[members] -= 2 * (bends[members] * apart[members]) @ falls
+        variance += np.einsum("rc,rc->r", weight, apart**2)[:, None] - fall**2
+        spread = np.sqrt(np.maximum(variance, 0.0))
+        miss, noise = self.usual_miss(rows)[:, None], self.noise(rows)[:, None]
+        # With one loss there is no scale yet but the loss itself.
+        alone = (self.count[rows] == 1) & (self.trials[rows] == 0)
+        last = self.window[rows, -1]
+        unknown = np.where(alone, np.maximum(np.abs(last), np.finfo(float).tiny), 0.0)[:, None]
+        terms = (miss * noise, miss * (1.0 - noise) * np.sqrt(horizons), spread, fall)
+        below = unknown + sum(width * term for width, term in zip(WIDTH_BELOW, terms, strict=True))
+        above = unknown + sum(width * term for width, term in zip(WIDTH_ABOVE, terms, strict=True))
+        return Outlook(level=last + mean_level, fall=fall, below=below, above=above)
+
+
+def _grouped(counts: Integers) -> Iterator[tuple[int, slice | Integers]]:
+    """Yield each distinct count with the places that have it."""
+    if not len(counts):
+        return
+    if (counts == counts[0]).all():
+        yield int(counts[0]), slice(None)
+        return
+    order = np.argsort(counts, kind="stable")
+    arranged = counts[order]
+    starts = np.flatnonzero(np.diff(arranged, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(counts)], strict=True):
+        yield int(arranged[start]), order[start:stop]
+
+
+#: Forecasters by the name users give; `bootstrap` offers the same.
+METHODS: dict[str, Callable[[int], Forecaster]] = {
+    "slaq": CurveForecaster,
+    "weighted-fit": WeightedFit,
+    "strawman": Strawman,
+    "last": LastLoss,
+}
+#: Losses fed to a forecaster at most; older ones have no weight left by then.
+MEMORY = 6 * curves.WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Predicted losses with their uncertainty; one element per horizon."""
+
+    #: Iterations ahead of the last loss.
+    horizons: Integers
+    mean: Floats
+    #: The ends of the 80% interval.
+    low: Floats
+    high: Floats
+    #: Places in the history that held NaN or infinity and were left out.
+    ignored: tuple[int, ...]
+    #: Places where the curve was found, or announced, to bend and the forecast started anew.
+    restarts: tuple[int, ...]
+
+
+def forecast(
+    losses: Sequence[float] | Floats,
+    horizons: int | Sequence[int],
+    *,
+    announced: Sequence[int] = (),
+    method: str = "slaq",
+) -> Forecast:
+    """Predict the losses that many iterations ahead.
+
+    `announced` are places in `losses` from which a new learning rate was in force. Losses that are not finite
+    are left out and reported in `ignored`.
+    """
+    if method not in METHODS:
+        raise UnknownNameError("forecasting method", method, METHODS)
+    steps = np.atleast_1d(np.asarray(horizons))
+    if steps.ndim != 1 or not len(steps) or not np.issubdtype(steps.dtype, np.integer) or steps.min() < 1:
+        raise ForecastError(
+            f"horizons must be whole numbers from 1, such as 10 or [1, 5, 10], not {horizons!r}"
+        )
+    history = np.asarray(losses, dtype=float)
+    if history.ndim != 1:
+        raise ForecastError(f"losses must be one list of numbers, not an array of shape {history.shape}")
+    finite = np.isfinite(history)
+    if not finite.any():
+        raise ForecastError("there is no finite loss to forecast from; give at least one")
+    forecaster = METHODS[method](1)
+    row = np.zeros(1, dtype=np.int64)
+    restarts = []
+    for place in np.flatnonzero(finite)[-MEMORY:].tolist():
+        if place in announced:
+            forecaster.bend(row)
+        bends = forecaster.bends[0]
+        forecaster.observe(row, history[place : place + 1])
+        if place in announced or forecaster.bends[0] > bends:
+            restarts.append(place)
+    outlook = forecaster.outlook(row, tuple(float(step) for step in steps))
+    mean = outlook.mean[0]
+    return Forecast(
+        horizons=steps.astype(np.int64),
+        mean=mean,
+        low=mean - outlook.below[0],
+        high=mean + outlook.above[0],
+        ignored=tuple(np.flatnonzero(~finite).tolist()),
+        restarts=tuple(restarts),
+    )

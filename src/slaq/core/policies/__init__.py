@@ -1,0 +1,10 @@
+"""The policies: who gets how many of the units in the coming epoch."""
+
+from slaq.core.policies.fair import Fair
+from slaq.core.policies.fifo import Fifo
+from slaq.core.policies.least_attained import LeastAttained
+from slaq.core.policies.min_quality import MinQuality
+from slaq.core.policies.shortest_first import ShortestFirst
+from slaq.core.policies.total_quality import TotalQuality
+
+__all__ = ["Fair", "Fifo", "LeastAttained", "MinQuality", "ShortestFirst", "TotalQuality"]

@@ -1,0 +1,61 @@
+"""Loss curves made comparable: normalised loss, reduction so far, and the time to reach a share of it."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from slaq.core.arrays import Floats
+
+# A share counts as reached within this of it: the loss itself was rounded when it was reported.
+_TOLERANCE = 1e-9
+
+
+def best_so_far(losses: Floats) -> Floats:
+    """Return the lowest finite loss up to each one; NaN before the first."""
+    best: Floats = np.fmin.accumulate(np.where(np.isfinite(losses), losses, np.nan))
+    return best
+
+
+def first_and_best(losses: Floats) -> tuple[float, float]:
+    """Return the first and the lowest finite loss; both NaN when there is none."""
+    finite = losses[np.isfinite(losses)]
+    return (float(finite[0]), float(finite.min())) if finite.size else (math.nan, math.nan)
+
+
+def normalised(losses: Floats, first: float, best: float) -> Floats:
+    """Return (loss - best) / (first - best): 1 at the first loss, 0 at the best.
+
+    A curve that never fell below its first loss had nothing to reduce: it is 0 throughout.
+    """
+    # Halves, because the difference of two finite losses may overflow.
+    gap = first / 2 - best / 2
+    return (losses / 2 - best / 2) / gap if gap > 0 else np.zeros(len(losses))
+
+
+def reduction(losses: Floats, first: float, best: float) -> Floats:
+    """Return the share of the whole fall, from `first` to `best`, that was reached by each loss."""
+    return 1.0 - normalised(best_so_far(losses), first, best)
+
+
+def times_to(times: Floats, losses: Floats, shares: Sequence[float], best: float | None = None) -> Floats:
+    """Return when each share of the whole reduction was first reached; infinity where it never was.
+
+    The whole reduction is from the first loss to `best`, or to the lowest of these losses where they go
+    lower. A curve without any reduction has reached every share with its first loss; one without a finite
+    loss has reached none.
+    """
+    first, lowest = first_and_best(losses)
+    if math.isnan(first):
+        return np.full(len(shares), math.inf)
+    lowest = lowest if best is None or math.isnan(best) else min(lowest, best)
+    known = np.isfinite(losses)
+    fallen = -normalised(best_so_far(losses[known]), first, lowest)
+    index = np.searchsorted(fallen, np.asarray(shares, dtype=np.float64) - 1.0 - _TOLERANCE)
+    result: Floats = np.append(times[known], math.inf)[index]
+    return result
+
+
+def time_to(times: Floats, losses: Floats, share: float, best: float | None = None) -> float:
+    """Return when this share of the whole reduction was first reached, as `times_to` does."""
+    return float(times_to(times, losses, [share], best)[0])

@@ -1,0 +1,162 @@
+"""Fair shares and their rounding to whole units: the arithmetic every policy begins and ends with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slaq.core.allocation import Allocation, Candidates
+from slaq.core.arrays import Floats, Integers
+
+#: Shares are kept to this many decimals, so that float dust neither costs nor gains a job a unit.
+DECIMALS = 9
+#: Added to the due time of a job that has already had more than its share.
+NOT_YET = 1e15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What every job holds before its policy hands out the rest; one element per job."""
+
+    #: Units the job holds whatever its policy decides; they never sum to more than the capacity.
+    lower: Integers
+    #: Units it may be given at most; equal to `lower` where the job does not compete.
+    upper: Integers
+    #: What each job is owed after `lower`, between -1 and 1: the `credit` of the next decision.
+    credit: Floats
+
+
+def water_fill(
+    weight: Floats, limit: Floats | Integers, capacity: float, least: Floats | Integers | None = None
+) -> Floats:
+    """Return the weighted max-min fair shares: clip(level * weight, least, limit) for one common level.
+
+    They sum to `capacity`, or to the sum of the limits where that is less. Weights are positive, and
+    0 <= least <= limit; where even the least exceed the capacity, the least are returned.
+    """
+    if least is None:
+        least = np.zeros_like(limit)
+    used = least.sum()
+    if limit.sum() <= capacity:
+        return limit.astype(np.float64)
+    if used >= capacity:
+        return least.astype(np.float64)
+    # The sum of the shares is piecewise linear in the level: a job adds its weight to the slope where it
+    # rises above its least, and takes it away again where it is full.
+    rises, full = least / weight, limit / weight
+    level = np.concatenate((rises, full))
+    # Stable: that sort is the fast one where most jobs rise from 0.
+    by = level.argsort(kind="stable")
+    level = level[by]
+    # Summed from the highest level down, where the small weights are: so large ones leave no dust on them.
+    slope = np.concatenate((-weight, weight))[by[::-1]].cumsum()[::-1]
+    total = used + (slope[1:] * (level[1:] - level[:-1])).cumsum()
+    k = min(int(total.searchsorted(capacity)), total.size - 1)
+    # Solved again from the jobs that rise between these two levels, as the running sums hold dust.
+    rising = (rises <= level[k]) & (full >= level[k + 1])
+    rate = float(weight @ rising)
+    fixed = float(np.where(full <= level[k], limit, least) @ ~rising)
+    common = max((capacity - fixed) / rate, level[k]) if rate > 0 else level[k]
+    shares: Floats = (weight * common).clip(least, limit)
+    return shares
+
+
+def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarantee:
+    """Return what every job is sure of: a competing job its minimum or `fraction` of its fair share.
+
+    A job that does not compete holds its reservation, or its fair share. The fair share is weighted max-min
+    over all jobs, after reservations and minima. Where those alone exceed the capacity, they and the
+    fractions of the others are themselves shared out fairly.
+
+    Promises are real numbers. Each epoch a job holds its promise rounded down or up, and the difference is
+    carried as credit: over time it holds what it was promised to within about a unit, so that with more
+    jobs than units a job promised a hundredth of a unit holds one in every hundredth epoch.
+    """
+    c = candidates
+    reserved = ~c.competes & (c.reserved_units >= 0)
+    least = np.minimum(np.where(reserved, c.reserved_units, c.min_units), c.max_units)
+    limit = np.where(reserved, least, c.max_units)
+    fits = bool(least.sum() <= capacity)
+    fair = water_fill(c.weight, limit, capacity, least if fits else None)
+    promised = np.maximum(least, np.where(c.competes, fraction, 1.0) * fair)
+    if not fits:
+        promised = water_fill(c.weight, promised, capacity)
+    lower, credit = _round(promised, c.credit, c.order, capacity)
+    return Guarantee(lower=lower, upper=np.where(c.competes, c.max_units, lower), credit=credit)
+
+
+def _round(promised: Floats, credit: Floats, order: Integers, capacity: int) -> tuple[Integers, Floats]:
+    """Return the promises rounded down or up to whole units, and the credit that this leaves.
+
+    Who is rounded up is decided as in proportionate-fair scheduling (Baruah et al., 1996), and for one unit
+    in Tijdeman's chairman assignment (1980): among those who are owed something, the one who would first be
+    owed a whole unit.
+    """
+    promised = promised.round(DECIMALS)
+    whole = np.floor(promised)
+    part = promised - whole
+    lower = whole.astype(np.int64)
+    room = capacity - int(lower.sum())
+    claim = (credit + part).round(DECIMALS)
+    live = part > 0
+    dust = 1e-6 + part.size * 10.0**-DECIMALS
+    owed = float(part.sum()) + max(float(credit @ live), 0.0)
+    count = min(int(owed + dust), room, int(np.count_nonzero(live)))
+    if count > 0:
+        due = np.full_like(part, np.inf)
+        np.divide(1.0 - claim, part, out=due, where=live)
+        due += NOT_YET * (claim <= 0)
+        up = first(due, order, count)
+        lower[up] += 1
+        claim[up] -= 1
+    return lower, claim.clip(-1.0, 1.0)
+
+
+def first(key: Floats, order: Integers, count: int) -> Integers:
+    """Return the rows of the `count` smallest keys; of equal keys the earliest in order."""
+    if count >= key.size:
+        return np.arange(key.size)
+    cut = np.partition(key, count - 1)[count - 1]
+    below = (key < cut).nonzero()[0]
+    ties = (key == cut).nonzero()[0]
+    chosen = ties[order[ties].argsort()[: count - below.size]]
+    return np.concatenate((below, chosen))
+
+
+def in_turn(room: Integers, order: Integers, left: int, key: Floats | Integers | None = None) -> Integers:
+    """Return the units each job gets when they are served by ascending key and order, up to their room."""
+    by = order.argsort() if key is None else np.lexsort((order, key))
+    wanted = room[by]
+    before = wanted.cumsum() - wanted
+    units = np.empty_like(room)
+    units[by] = (left - before).clip(0, wanted)
+    return units
+
+
+def serve(candidates: Candidates, capacity: int, key: Floats | Integers) -> Allocation:
+    """Return the allocation in which competing jobs are served by ascending key, each up to its maximum."""
+    sure = guarantee(candidates, capacity, fraction=0.0)
+    left = capacity - int(sure.lower.sum())
+    units = sure.lower + in_turn(sure.upper - sure.lower, candidates.order, left, key)
+    units = spread(candidates, units, sure.credit, capacity)
+    return Allocation(ids=candidates.ids, units=units, credit=sure.credit)
+
+
+def spread(candidates: Candidates, units: Integers, credit: Floats, capacity: int) -> Integers:
+    """Return the units with idle capacity added, so that none stays idle while any job can use it.
+
+    Competing jobs come first, those that do not compete take what no competing job can use; among either
+    the fair share rises. Such units are free: they change no credit, but go first to those owed most.
+    """
+    for open_to in (candidates.competes, True):
+        if units.sum() >= capacity:
+            break
+        limit = np.where(open_to, candidates.max_units, units)
+        total = min(capacity, int(limit.sum()))
+        share = water_fill(candidates.weight, limit, total, units).round(DECIMALS)
+        units = share.astype(np.int64)
+        rest = total - int(units.sum())
+        if rest > 0:
+            part = share - units
+            claim = np.where(part > 0, (part + credit).round(DECIMALS), -np.inf)
+            units[first(-claim, candidates.order, rest)] += 1
+    return units

@@ -1,0 +1,163 @@
+"""Decisions about made-up jobs, to measure what one decision costs, and what the paper's own way would."""
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slaq.core.allocation import Allocation, Policy
+from slaq.core.appraisal import Appraiser
+from slaq.core.arrays import Floats
+from slaq.core.forecast import CurveForecaster
+from slaq.core.job import JobSpec
+from slaq.core.roster import Roster
+
+EPOCH_SECONDS = 3.0
+#: Jobs whose histories are really made; more are copies of them with costs of their own.
+ORIGINALS = 1000
+#: Losses each of those has reported, at the least and at the most.
+YOUNGEST, OLDEST = 5, 90
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """A roster in mid-run, on which one decision after another can be made."""
+
+    roster: Roster
+    appraiser: Appraiser
+    policy: Policy
+    units: int
+    rng: np.random.Generator
+    now: float = 0.0
+
+    def decide(self) -> Allocation:
+        """Take in one new loss per job, refit, appraise, allocate: all that an epoch decides."""
+        roster = self.roster
+        rows = roster.rows()
+        self.now += EPOCH_SECONDS
+        fallen = roster.last[rows] - 0.02 * (roster.last[rows] - 0.9 * roster.best[rows])
+        losses = fallen * (1 + 0.001 * self.rng.standard_normal(len(rows)))
+        took = np.full(len(rows), EPOCH_SECONDS)
+        roster.observe(rows, np.full(len(rows), self.now), losses, roster.runtime.cpu[rows], took)
+        appraisal = self.appraiser.appraise(roster, self.units)
+        allocation = self.policy.allocate(appraisal.candidates, self.units)
+        roster.hold(rows, allocation.units, allocation.credit, self.now)
+        return allocation
+
+    def histories(self, count: int) -> list[Floats]:
+        """Return the losses in the windows of the first jobs."""
+        forecaster = self.roster.forecaster
+        assert isinstance(forecaster, CurveForecaster)
+        rows = self.roster.rows()[:count]
+        return [forecaster.window[row, -int(forecaster.count[row]) :] for row in rows]
+
+
+def rehearse(jobs: int, units: int, policy: Policy, rng: np.random.Generator) -> Rehearsal:
+    """Return a roster of `jobs` jobs in mid-run, of different ages, shapes and costs."""
+    forecaster = CurveForecaster()
+    roster = Roster(forecaster)
+    for number in range(jobs):
+        roster.admit(JobSpec(id=f"job-{number}", max_units=int(rng.integers(8, 513))), 0.0)
+    rows = roster.rows()
+    originals = rows[:ORIGINALS]
+    ages = rng.integers(YOUNGEST, OLDEST + 1, len(originals))
+    power, rate = rng.uniform(0.4, 2.0, len(originals)), rng.uniform(0.85, 0.99, len(originals))
+    sublinear = rng.random(len(originals)) < 0.5
+    for age in range(OLDEST + 1):
+        alive = ages >= age
+        shape = np.where(sublinear, (1.0 + age) ** -power, rate**age)[alive]
+        losses = 0.1 + shape * (1 + 0.005 * rng.standard_normal(alive.sum()))
+        nothing = np.zeros(len(losses))
+        roster.observe(originals[alive], nothing, losses, nothing, nothing)
+    copies = originals[np.arange(jobs) % len(originals)]
+    kept = {
+        name: roster.arrays()[name] for name in ("observed", "first", "last", "best", "worst", "largest_fall")
+    }
+    for array in (*kept.values(), *forecaster.arrays().values()):
+        array[rows] = array[copies]
+    roster.runtime.cpu[rows] = rng.lognormal(np.log(3.0 * units / jobs), 0.6, jobs)
+    roster.runtime.seen[rows] = 10
+    return Rehearsal(
+        roster=roster,
+        appraiser=Appraiser(epoch_seconds=EPOCH_SECONDS),
+        policy=policy,
+        units=units,
+        rng=rng,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What the same decision costs with one curve_fit per job and a heap that hands out unit by unit."""
+
+    seconds: float
+    #: Fits and units that were measured; the rest is scaled from them.
+    fits: int
+    units: int
+
+
+def paper_reference(rehearsal: Rehearsal, most_fits: int = 30, most_units: int = 20_000) -> Reference:
+    """Measure the paper's way: §4.2.2 with scipy, then Algorithm 1 as it is printed."""
+    jobs, units = len(rehearsal.roster.ids), rehearsal.units
+    histories = rehearsal.histories(min(jobs, most_fits))
+    began = time.process_time()
+    curves = [_best_fit(losses) for losses in histories]
+    fitting = (time.process_time() - began) * jobs / len(histories)
+    cost = rehearsal.roster.runtime.cpu[rehearsal.roster.rows()]
+    handed_out = min(units, most_units)
+    began = time.process_time()
+    queue: list[tuple[float, int, int]] = []
+    for job in range(jobs):
+        heapq.heappush(queue, (_one_more(curves[job % len(curves)], cost[job], 1), job, 1))
+    starting = time.process_time() - began
+    began = time.process_time()
+    for _ in range(handed_out):
+        _, job, held = heapq.heappop(queue)
+        heapq.heappush(queue, (_one_more(curves[job % len(curves)], cost[job], held + 1), job, held + 1))
+    handing = (time.process_time() - began) * units / handed_out
+    return Reference(seconds=fitting + starting + handing, fits=len(histories), units=handed_out)
+
+
+def _one_more(curve: Callable[[float], float], cpu: float, units: int) -> float:
+    """Return minus the fall that one unit more is predicted to add: the heap serves the smallest."""
+    return curve((units + 1) * EPOCH_SECONDS / cpu) - curve(units * EPOCH_SECONDS / cpu)
+
+
+def _best_fit(losses: Floats) -> Callable[[float], float]:
+    """Return the better of the paper's two families, fitted with exponentially decaying weights."""
+    from scipy.optimize import OptimizeWarning, curve_fit  # noqa: F401  (slow to import, used here alone)
+
+    k = np.arange(1.0, len(losses) + 1)
+    sigma = 0.8 ** (-0.5 * (len(losses) - k))
+    low, extent = losses.min(), max(float(np.ptp(losses)), 1e-12)
+    scaled = (losses - low) / extent
+
+    def sublinear(k: Floats, a: float, b: float, c: float, d: float) -> Floats:
+        return 1.0 / (a * k * k + b * k + c) + d
+
+    def linear(k: Floats, mu: float, b: float, c: float) -> Floats:
+        return np.asarray(mu ** (k - b) + c)
+
+    best: tuple[float, Callable[[float], float]] = (np.inf, lambda _: float(losses[-1]))
+    for family, start, low_end, high_end in (
+        (sublinear, (0.01, 0.1, 1.0, -0.1), (0, 0, 1e-6, -3.0), (np.inf, np.inf, np.inf, 1.0)),
+        (linear, (0.9, 1.0, -0.1), (1e-6, -np.inf, -3.0), (1 - 1e-9, np.inf, 1.0)),
+    ):
+        try:
+            found, _ = curve_fit(
+                family, k, scaled, p0=start, sigma=sigma, bounds=(low_end, high_end), maxfev=500
+            )
+        except RuntimeError:  # no convergence: the other family, or the last loss, stands
+            continue
+        miss = float(np.sum(((family(k, *found) - scaled) / sigma) ** 2))
+        if miss < best[0]:
+            last = float(k[-1])
+
+            def curve(h: float, family: Any = family, found: Floats = found, last: float = last) -> float:
+                return float(family(last + h, *found) * extent + low)
+
+            best = (miss, curve)
+    return best[1]

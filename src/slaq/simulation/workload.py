@@ -1,0 +1,342 @@
+"""Workloads: jobs with their arrivals, costs and loss curves, kept as JSON Lines files."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from reprlib import Repr
+from typing import Any, Self
+
+import numpy as np
+from typing_extensions import override
+
+from slaq.core.arrays import Floats
+from slaq.core.errors import DuplicateJobError, WorkloadError
+from slaq.core.job import JobSpec, Kind
+
+#: The path that stands for standard input or output.
+STANDARD_STREAM = "-"
+
+_LATEST_ARRIVAL = 1e9
+_MOST_SECONDS = 1e15
+_MOST_UNITS = 10**9
+_MOST_LOSS = sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SimulatedJob:
+    """One job of a workload: what its owner asked for, and how it will go.
+
+    With n units an iteration takes serial + cpu / min(n, max_units) seconds.
+    """
+
+    spec: JobSpec
+    #: The whole curve: before the first iteration, then after each; empty for a job of kind OTHER.
+    losses: Floats = field(default_factory=lambda: np.empty(0))
+    cpu_seconds_per_iteration: float = 0.0
+    #: Seconds of an iteration that pass at any number of units and use no CPU, as in communication.
+    serial_seconds_per_iteration: float = 0.0
+    #: What a job of kind OTHER uses from start to end.
+    cpu_seconds: float = 0.0
+    #: What is being trained, for people to read.
+    algorithm: str = ""
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations the job runs for."""
+        return max(len(self.losses) - 1, 0)
+
+    @property
+    def total_cpu_seconds(self) -> float:
+        """CPU seconds from start to end."""
+        return self.cpu_seconds + self.iterations * self.cpu_seconds_per_iteration
+
+    @property
+    def best_loss(self) -> float:
+        """The lowest loss of the whole curve; NaN for a job without one."""
+        return float(self.losses.min()) if self.losses.size else math.nan
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SimulatedJob) and _as_record(self) == _as_record(other)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Jobs in the order of their arrival, no two with the same id."""
+
+    jobs: tuple[SimulatedJob, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for job in self.jobs:
+            if job.spec.id in seen:
+                raise DuplicateJobError(job.spec.id)
+            seen.add(job.spec.id)
+        object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: job.spec.arrival)))
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[SimulatedJob]:
+        return iter(self.jobs)
+
+    @property
+    def specs(self) -> tuple[JobSpec, ...]:
+        """What to submit."""
+        return tuple(job.spec for job in self.jobs)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return the workload in the file, or on standard input where the path is "-"."""
+        if str(path) == STANDARD_STREAM:
+            return cls.parse(sys.stdin.buffer.read(), "standard input")
+        try:
+            content = Path(path).read_bytes()
+        except (OSError, ValueError) as error:
+            raise WorkloadError(
+                str(path), None, f"cannot be read ({_reason(error)})", "check the path"
+            ) from None
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, name: str) -> Self:
+        """Return the workload in the content of a file; errors call the file by this name."""
+        jobs: dict[str, SimulatedJob] = {}
+        lines: dict[str, int] = {}
+        for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                job = _parse_job(line)
+                if job.spec.id in jobs:
+                    raise _Malformed(
+                        f"the id {_show(job.spec.id)} is taken by line {lines[job.spec.id]}",
+                        "give each job an id of its own",
+                    )
+            except _Malformed as error:
+                raise WorkloadError(name, number, error.found, error.remedy) from None
+            jobs[job.spec.id] = job
+            lines[job.spec.id] = number
+        if not jobs:
+            raise WorkloadError(
+                name, None, "holds no job", "write one JSON object per line, or make a workload to start from"
+            )
+        return cls(tuple(jobs.values()))
+
+    def write(self, path: str | Path) -> None:
+        """Write the workload to the file, or to standard output where the path is "-"."""
+        text = "".join(json.dumps(_as_record(job)) + "\n" for job in self.jobs)
+        if str(path) == STANDARD_STREAM:
+            sys.stdout.write(text)
+            return
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise WorkloadError(
+                str(path), None, f"cannot be written ({_reason(error)})", "check the path"
+            ) from None
+
+
+class _Malformed(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with one line, before the file and the line's number are known."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.remedy = remedy
+
+
+def _parse_job(line: bytes) -> SimulatedJob:
+    record = _parse_object(line)
+    kind = _kind(record)
+    _check_fields(record, kind)
+    values = {name: _FIELDS[name].read(name, value) for name, value in record.items() if name != "kind"}
+    if values.get("max_units", _MOST_UNITS) < values.get("min_units", 0):
+        raise _Malformed(
+            f"min_units {values['min_units']} is above max_units {values['max_units']}",
+            "lower the one or raise the other",
+        )
+    spec = {name: values.pop(name) for name in _SPEC_FIELDS if name in values}
+    return SimulatedJob(spec=JobSpec(kind=kind, **spec), **values)
+
+
+def _parse_object(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode("utf-8"), object_pairs_hook=_without_repeats)
+    except UnicodeDecodeError:
+        raise _Malformed("the text is not UTF-8", "save the file as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _Malformed(
+            f"invalid JSON, {error.msg} at column {error.colno}", "write one JSON object per line"
+        ) from None
+    except (ValueError, RecursionError):
+        raise _Malformed("invalid JSON, a number too long or lists too deep", "shorten it") from None
+    if not isinstance(record, dict):
+        raise _Malformed(f"{_show(record)} is not a JSON object", 'write {"id": ..., "arrival": ..., ...}')
+    return record
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise _Malformed(f"the field {_show(repeated)} is given twice", "keep one of them")
+    return record
+
+
+def _kind(record: Mapping[str, Any]) -> Kind:
+    found = record.get("kind", Kind.ML.value)
+    if found not in list(Kind):
+        raise _Malformed(f"kind is {_show(found)}", f"use one of {', '.join(map(repr, map(str, Kind)))}")
+    return Kind(found)
+
+
+def _check_fields(record: Mapping[str, Any], kind: Kind) -> None:
+    for name in record:
+        if name not in _FIELDS:
+            close = get_close_matches(name, _FIELDS, n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(_FIELDS)}"
+            raise _Malformed(f"there is no field {_show(name)}", remedy)
+        if kind not in _FIELDS[name].kinds:
+            raise _Malformed(f"a job of kind {kind.value!r} has no {name}", "remove it, or change the kind")
+    for name, rule in _FIELDS.items():
+        if rule.required and kind in rule.kinds and name not in record:
+            raise _Malformed(f"the field {name!r} is missing", f"add it: {rule.expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """How one field of a line is read."""
+
+    #: Returns the value, or raises ValueError, TypeError or OverflowError.
+    convert: Callable[[Any], Any]
+    expected: str
+    required: bool = False
+    kinds: tuple[Kind, ...] = (Kind.ML, Kind.OTHER)
+
+    def read(self, name: str, value: object) -> Any:
+        try:
+            return self.convert(value)
+        except _Malformed:
+            raise
+        except (ValueError, TypeError, OverflowError):
+            raise _Malformed(f"{name} is {_show(value)}", f"expected {self.expected}") from None
+
+
+def _number(least: float, most: float, *, above: bool = False) -> Callable[[Any], float]:
+    """Return a reader of numbers from `least` (or above it) to `most`."""
+
+    def convert(value: Any) -> float:
+        if type(value) not in (int, float):
+            raise TypeError
+        number = float(value)
+        if not least <= number <= most or (above and number == least):
+            raise ValueError
+        return number
+
+    return convert
+
+
+def _units(least: int) -> Callable[[Any], int]:
+    number = _number(least, _MOST_UNITS)
+
+    def convert(value: Any) -> int:
+        units = number(value)
+        if not units.is_integer():
+            raise ValueError
+        return int(units)
+
+    return convert
+
+
+def _identifier(value: Any) -> str:
+    text = _text(value)
+    if not text.strip():
+        raise ValueError
+    return text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    if not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _losses(value: Any) -> Floats:
+    if not isinstance(value, list):
+        raise TypeError
+    if len(value) < 2:
+        count = "no loss" if not value else "one loss"
+        raise _Malformed(
+            f"losses holds {count}", "give at least two: before the first iteration and after each"
+        )
+    for index, loss in enumerate(value):
+        if type(loss) not in (int, float) or not -_MOST_LOSS <= loss <= _MOST_LOSS:
+            raise _Malformed(f"losses[{index}] is {_show(loss)}", "give a finite number for every loss")
+    losses = np.array(value, dtype=np.float64)
+    losses.setflags(write=False)
+    return losses
+
+
+_SECONDS = _number(0.0, _MOST_SECONDS)
+_SOME_SECONDS = _number(0.0, _MOST_SECONDS, above=True)
+_ONLY_ML = (Kind.ML,)
+_ONLY_OTHER = (Kind.OTHER,)
+
+#: Every field of a line, in the order they are written; `kind` is read before all others.
+_FIELDS: Mapping[str, _Field] = {
+    "id": _Field(_identifier, "a text that no other job has", required=True),
+    "arrival": _Field(_number(0.0, _LATEST_ARRIVAL), "seconds from 0 to 1e9", required=True),
+    "kind": _Field(Kind, "'ml' or 'other'"),
+    "algorithm": _Field(_text, "a short text"),
+    "weight": _Field(_number(0.0, 1e9, above=True), "a number above 0"),
+    "min_units": _Field(_units(0), "a whole number from 0"),
+    "max_units": _Field(_units(1), "a whole number from 1"),
+    "reserved_units": _Field(_units(0), "a whole number from 0", kinds=_ONLY_OTHER),
+    "target_loss": _Field(_number(-_MOST_LOSS, _MOST_LOSS), "a finite number", kinds=_ONLY_ML),
+    "cpu_seconds": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_OTHER),
+    "cpu_seconds_per_iteration": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_ML),
+    "serial_seconds_per_iteration": _Field(_SECONDS, "seconds from 0", kinds=_ONLY_ML),
+    "losses": _Field(_losses, "a list of at least two numbers", required=True, kinds=_ONLY_ML),
+}
+_SPEC_FIELDS = ("id", "arrival", "weight", "min_units", "max_units", "target_loss", "reserved_units")
+
+
+def _as_record(job: SimulatedJob) -> dict[str, Any]:
+    """Return the fields of a job's line, without those at their defaults."""
+    spec, plain = job.spec, JobSpec(id="")
+    record: dict[str, Any] = {"id": spec.id, "arrival": spec.arrival, "kind": spec.kind.value}
+    if job.algorithm:
+        record["algorithm"] = job.algorithm
+    for name in ("weight", "min_units", "max_units", "reserved_units", "target_loss"):
+        if getattr(spec, name) != getattr(plain, name):
+            record[name] = getattr(spec, name)
+    if spec.kind is Kind.OTHER:
+        return record | {"cpu_seconds": job.cpu_seconds}
+    record["cpu_seconds_per_iteration"] = job.cpu_seconds_per_iteration
+    if job.serial_seconds_per_iteration:
+        record["serial_seconds_per_iteration"] = job.serial_seconds_per_iteration
+    return record | {"losses": job.losses.tolist()}
+
+
+_BRIEF = Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 40
+
+
+def _show(value: object) -> str:
+    return _BRIEF.repr(value).replace("\n", " ")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

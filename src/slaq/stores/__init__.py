@@ -1,0 +1,1 @@
+"""Stores: where jobs, events and decisions are kept."""

@@ -1,0 +1,76 @@
+"""Hypothesis strategies for the values that decisions are made from."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from slaq.core.allocation import Candidates
+from slaq.core.arrays import Floats, Integers
+
+#: Gains are drawn in steps of this size, so that sums of them are exact and ties are real ties.
+STEP = 2.0**-10
+
+
+@st.composite
+def grids(draw: st.DrawFn, largest: int = 12) -> Integers:
+    """Strictly increasing unit counts from 0."""
+    points = draw(st.sets(st.integers(1, largest), min_size=1, max_size=5))
+    return np.array([0, *sorted(points)], dtype=np.int64)
+
+
+@st.composite
+def gains(draw: st.DrawFn, grid: Integers) -> Floats:
+    """One job's gain at the points of the grid: 0 first, concave, non-decreasing."""
+    per_unit = draw(st.lists(st.integers(0, 16), min_size=grid.size - 1, max_size=grid.size - 1))
+    steps = np.array(sorted(per_unit, reverse=True)) * np.diff(grid) * STEP
+    return np.concatenate(([0.0], np.cumsum(steps)))
+
+
+@st.composite
+def candidates(
+    draw: st.DrawFn, *, least: int = 0, most: int = 7, others: bool = True, minima: bool = True
+) -> Candidates:
+    """Jobs of any kind; with neither `others` nor `minima` they all compete for all of the capacity."""
+    jobs = draw(st.integers(least, most))
+
+    def column(elements: st.SearchStrategy[float]) -> list[float]:
+        return draw(st.lists(elements, min_size=jobs, max_size=jobs))
+
+    grid = draw(grids())
+    rows = [draw(gains(grid)) for _ in range(jobs)]
+    gain = np.array(rows).reshape(jobs, grid.size)
+    return Candidates(
+        ids=tuple(f"job-{i}" for i in range(jobs)),
+        order=np.array(draw(st.permutations(range(jobs))), dtype=np.int64),
+        competes=np.array(column(st.booleans() if others else st.just(True)), dtype=np.bool_),
+        weight=np.array(column(st.sampled_from([0.25, 0.5, 1.0, 1.0, 2.0, 3.0, 0.1])), dtype=np.float64),
+        min_units=np.array(column(st.integers(0, 3) if minima else st.just(0)), dtype=np.int64),
+        max_units=np.array(column(st.integers(1, 12)), dtype=np.int64),
+        reserved_units=np.array(column(st.sampled_from([-1, -1, 0, 1, 5])), dtype=np.int64),
+        loss=gain[:, -1] + np.array(column(st.integers(0, 64)), dtype=np.float64) * STEP,
+        grid=grid,
+        gain=gain,
+        attained=np.array(column(st.floats(0, 1e6)), dtype=np.float64),
+        remaining=np.array(column(st.floats(0, 1e6)), dtype=np.float64),
+        credit=np.array(column(st.integers(-9, 10)), dtype=np.float64) / 10,
+    )
+
+
+def permuted(jobs: Candidates, by: Integers) -> Candidates:
+    """The same jobs in other rows."""
+    return replace(
+        jobs,
+        ids=tuple(jobs.ids[i] for i in by),
+        order=jobs.order[by],
+        competes=jobs.competes[by],
+        weight=jobs.weight[by],
+        min_units=jobs.min_units[by],
+        max_units=jobs.max_units[by],
+        reserved_units=jobs.reserved_units[by],
+        loss=jobs.loss[by],
+        gain=jobs.gain[by],
+        attained=jobs.attained[by],
+        remaining=jobs.remaining[by],
+        credit=jobs.credit[by],
+    )
