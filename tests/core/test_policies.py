@@ -187,7 +187,7 @@ class TestGuarantee:
         held = np.sum(list(epochs(TotalQuality(floor=0.5), jobs, capacity, 60)), axis=0)
         assert np.all(held > 0)
 
-    @pytest.mark.parametrize("policy", [TotalQuality(), MinQuality()], ids=["total", "min"])
+    @pytest.mark.parametrize("policy", [TotalQuality(0.1), MinQuality(0.1)], ids=["total", "min"])
     def test_floor_is_all_that_the_hopeless_get(self, policy: Policy) -> None:
         """Nine jobs that gain nothing hold a tenth of their share of one unit, the tenth job the rest."""
         jobs = make_jobs(np.array([[0, 0.5], *[[0, 0]] * 9]), grid=[0, 4])
@@ -197,7 +197,7 @@ class TestGuarantee:
     def test_idle_units_rotate(self) -> None:
         """Units that bring nobody anything go round too, so that equal jobs fare alike."""
         jobs = make_jobs(np.zeros((3, 2)), grid=[0, 4])
-        held = np.sum(list(epochs(TotalQuality(), jobs, 1, 90)), axis=0)
+        held = np.sum(list(epochs(TotalQuality(0.1), jobs, 1, 90)), axis=0)
         assert np.all(np.abs(held - 30) <= 5), held
 
     def test_floor_units_are_spaced_out(self) -> None:

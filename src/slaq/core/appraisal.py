@@ -12,7 +12,7 @@ from slaq.core.roster import Roster
 
 #: How much a job's gain is raised by the chance that it falls faster than forecast, in parts of the lower
 #: half of the 80% interval: a job thought flat must be able to prove otherwise.
-OPTIMISM = 0.1
+OPTIMISM = 0.3
 #: A job that has reported no change of loss yet is expected to have fallen by 1 - (1 + h) ** -START_POWER of
 #: its whole range after h iterations.
 START_POWER = 0.7

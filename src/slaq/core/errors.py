@@ -9,6 +9,7 @@ class SlaqError(Exception):
 
     SlaqError
     ├── CapacityError       a capacity, or its course over time, that no cluster can have
+    ├── DataError           features and targets that do not fit together
     ├── DuplicateJobError   a job id was given to two jobs
     ├── ForecastError       a history or horizons that no forecast can be made from
     ├── UnknownJobError     a job id was named that nobody submitted
@@ -40,6 +41,10 @@ class CapacityError(SlaqError):
         super().__init__(
             f"{found}; give 0 or more units, or (seconds, units) pairs in ascending order of time"
         )
+
+
+class DataError(SlaqError):
+    """Features and targets that no job can be trained on; its text says what is wrong with them."""
 
 
 class DuplicateJobError(SlaqError):

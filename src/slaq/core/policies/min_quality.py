@@ -24,7 +24,7 @@ class MinQuality(Policy):
     """
 
     #: Every job keeps this fraction of its fair share, so that evidence about it never dries up.
-    floor: float = 0.1
+    floor: float = 0.05
 
     @override
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:

@@ -1,0 +1,81 @@
+"""A job's data: rows of features, dense or sparse, with or without targets, cut into partitions."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slaq.core.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Some consecutive rows of a job's data: what one task works on."""
+
+    #: Its place among the partitions, and that of its first row among all rows.
+    index: int
+    start: int
+    #: Features: a 2-D NumPy array or a scipy CSR matrix.
+    x: Any
+    #: Targets, one per row, or None.
+    y: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataShape:
+    """How large a job's data is; all of it that its driver sees."""
+
+    num_rows: int = 0
+    num_features: int = 0
+    num_partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """Features and targets before they are cut.
+
+    Without features (`Dataset()`) a job has one empty partition, so that a program that makes its own data
+    can still be a program.
+    """
+
+    x: Any = None
+    y: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.x is None:
+            object.__setattr__(self, "x", np.empty((0, 0)))
+        elif hasattr(self.x, "tocsr"):
+            object.__setattr__(self, "x", self.x.tocsr())
+        else:
+            object.__setattr__(self, "x", np.ascontiguousarray(self.x))
+        if self.x.ndim != 2:
+            raise DataError(f"features must have two dimensions, rows and columns, not {self.x.ndim}")
+        if self.y is not None:
+            object.__setattr__(self, "y", np.ascontiguousarray(self.y))
+            if len(self.y) != self.x.shape[0]:
+                raise DataError(f"there are {self.x.shape[0]} rows of features but {len(self.y)} targets")
+
+    def shape(self, partitions: int) -> DataShape:
+        """Return how large the data is when cut into that many partitions."""
+        rows, features = self.x.shape
+        return DataShape(
+            num_rows=int(rows), num_features=int(features), num_partitions=self.count(partitions)
+        )
+
+    def count(self, partitions: int) -> int:
+        """Return how many partitions there will be: no more than rows, and at least one."""
+        return max(1, min(partitions, int(self.x.shape[0])))
+
+    def cut(self, partitions: int) -> list[Partition]:
+        """Return the partitions, as even as they can be; they share this dataset's memory."""
+        count = self.count(partitions)
+        edges = np.linspace(0, self.x.shape[0], count + 1).astype(int).tolist()
+        return [
+            Partition(index, start, self.x[start:stop], None if self.y is None else self.y[start:stop])
+            for index, (start, stop) in enumerate(pairwise(edges))
+        ]

@@ -1,0 +1,45 @@
+"""A context that runs everything at once in this process: for tests, debugging and `fit` without a cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import override
+
+from slaq.jobs.context import Context
+from slaq.jobs.data import Dataset
+
+
+class InlineContext(Context):
+    """Runs the tasks one after another, and keeps what was reported."""
+
+    def __init__(self, data: Dataset | None = None, *, partitions: int = 1, restored: Any = None) -> None:
+        dataset = Dataset() if data is None else data
+        self.data = dataset.shape(partitions)
+        self.restored = restored
+        self.losses: list[float] = []
+        self.metrics: list[dict[str, float]] = []
+        self.learning_rates: list[float] = []
+        self.kept: Any = None
+        self._partitions = dataset.cut(partitions)
+
+    @property
+    @override
+    def workers(self) -> float:
+        return 1.0
+
+    @override
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return [function(partition, *args) for partition in self._partitions]
+
+    @override
+    def report(self, loss: float, **metrics: float) -> None:
+        self.losses.append(float(loss))
+        self.metrics.append(metrics)
+
+    @override
+    def checkpoint(self, state: Any) -> None:
+        self.kept = state
+
+    @override
+    def announce(self, *, learning_rate: float) -> None:
+        self.learning_rates.append(learning_rate)
