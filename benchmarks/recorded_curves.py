@@ -103,7 +103,7 @@ def replay(
     starts = np.searchsorted(cases.known[by_known], np.arange(1, lengths.max() + 2))
     for step in range(lengths.max()):
         alive = np.flatnonzero(lengths > step)
-        forecaster.observe(alive, padded[alive, step])
+        forecaster.observe(alive, padded[alive, step, None], np.ones(len(alive), dtype=np.int64))
         due = by_known[starts[step] : starts[step + 1]]
         if len(due):
             yield due, rows[due]

@@ -31,7 +31,7 @@ class Appraisal:
     fall: Floats
     below: Floats
     above: Floats
-    #: Iterations of the coming epoch at each point of the candidates' grid: (jobs, points).
+    #: Iterations of the coming epoch, in strides, at each point of the candidates' grid: (jobs, points).
     iterations: Floats
 
 
@@ -53,6 +53,8 @@ class Appraiser:
         limit = min(capacity, int(roster.max_units[rows].max(initial=1)))
         grid = unit_grid(max(limit, 1))
         iterations, cpu = self._iterations(roster, rows, grid, capacity)
+        # Forecasts count strides of iterations.
+        iterations /= roster.stride[rows, None]
         level, fall, below, above = self.outlook(roster, rows)
         fall_now = self._believed(roster, rows, level, fall, below)
         gain = concave(gains(fall_now, iterations), grid)
@@ -60,8 +62,8 @@ class Appraiser:
         remaining = fall[:, -1]
         asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
         extent = roster.first[rows] - asymptote
-        loss = np.clip((level - asymptote) / np.where(extent > 0, extent, 1.0), 0.0, 1.0)
-        loss[roster.observed[rows] < 2] = 1.0
+        begun = (roster.observed[rows] >= 2) & (extent > 0)
+        loss = np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
         candidates = Candidates(
             ids=tuple(roster.ids),
@@ -75,7 +77,7 @@ class Appraiser:
             grid=grid,
             gain=gain,
             attained=roster.attained[rows],
-            remaining=np.array(HORIZONS)[nearly] * cpu,
+            remaining=np.array(HORIZONS)[nearly] * roster.stride[rows] * cpu,
             credit=roster.credit[rows],
         )
         return Appraisal(
@@ -105,7 +107,8 @@ class Appraiser:
         """Return the falls to go by, normalised, at every one of HORIZONS."""
         hoped = fall + self.optimism * np.maximum(below - below[:, :1], 0.0)
         target = roster.target[rows]
-        wanted = np.where(np.isnan(target), np.inf, np.maximum(level - target, 0.0))
+        reached = np.minimum(level, roster.best[rows])
+        wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
         hoped = np.minimum(hoped, wanted[:, None])
         extent = self.extent(roster, rows)[:, None]
         # A job that has reported losses without any change among them has nothing to gain, as far as is known.

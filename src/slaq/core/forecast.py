@@ -9,15 +9,17 @@ from typing_extensions import override
 from slaq.core import curves, evidence
 from slaq.core.arrays import Floats, Integers
 from slaq.core.errors import ForecastError, UnknownNameError
-from slaq.core.forecaster import Forecaster, Outlook, Rows
+from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
 from slaq.core.rivals import LastLoss, Strawman, WeightedFit
 
 #: Rows worked on together: few enough that their arrays stay in the processor's cache.
 CHUNK = 1024
+#: Rows for which it is quicker to copy a table for each than to group them.
+FEW = 128
 #: Discount of the errors that tell how far the average is usually off.
 MISS_DISCOUNT = 0.9
 #: Losses before one may be called an outlier or a bend, and how many usual errors off it must then be.
-SETTLED, FAR = 8, 8.0
+SETTLED, FAR = 8, 5.0
 #: The ends of the 80% interval below and above the mean, as multiples of: the usual error one iteration
 #: ahead, as far as it is noise; the rest of it times the root of the horizon; the spread of the curves; the
 #: fall forecast. `benchmarks/forecast_accuracy.py` shows what share of recorded losses they cover.
@@ -59,16 +61,22 @@ class CurveForecaster(Rows, Forecaster):
         self.bends = np.zeros(size, dtype=np.int64)
 
     @override
-    def observe(self, rows: Integers, losses: Floats) -> None:
+    def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
         for start in range(0, len(rows), CHUNK):
             chunk = slice(start, start + CHUNK)
-            self._learn(rows[chunk], losses[chunk])
+            self._learn(rows[chunk], losses[chunk], counts[chunk])
             self._fit(rows[chunk])
+
+    @override
+    def coarsen(self, rows: Integers) -> None:
+        self.window[rows] = halved(self.window[rows])
+        self.count[rows] = (self.count[rows] + 1) // 2
+        self._fit(rows)
 
     @override
     def bend(self, rows: Integers) -> None:
         rows = rows[self.count[rows] > 1]
-        self._restart(rows, self.window[rows, -1])
+        self._restart(rows, self.window[rows, -1], known=1)
         self._fit(rows)
 
     @override
@@ -99,49 +107,65 @@ class CurveForecaster(Rows, Forecaster):
         """Return what every curve says of the next loss, relative to the last one: (rows, curves)."""
         return self.level[rows] - self.slope[rows] * curves.falls((1.0,))[self.count[rows], :, 0]
 
-    def _learn(self, rows: Integers, losses: Floats) -> None:
-        """Judge the curves by a new loss, then put it into the window."""
+    def _learn(self, rows: Integers, losses: Floats, counts: Integers) -> None:
+        """Judge the curves by the first of the new losses, then put them all into the window."""
         fresh = self.count[rows] == 0
-        self.window[rows[fresh]] = losses[fresh, None]
-        last = self.window[rows, -1]
+        self.window[rows[fresh]] = losses[fresh, :1]
         ahead = self.ahead(rows)
         expected = np.einsum("rc,rc->r", self.weight[rows], ahead)
-        losses = self._sift(rows, losses, last + expected)
-        change = losses - last
+        losses = self._sift(rows, losses, counts, self.window[rows, -1] + expected)
         tried = self.count[rows] >= 2
-        judged, errors = rows[tried], np.abs(ahead[tried] - change[tried, None])
-        self.quick[judged] = evidence.QUICK_DISCOUNT * self.quick[judged] + errors
-        self.slow[judged] = evidence.SLOW_DISCOUNT * self.slow[judged] + errors
-        self.miss[judged] = MISS_DISCOUNT * self.miss[judged] + np.abs(expected - change)[tried]
-        self.trials[judged] = MISS_DISCOUNT * self.trials[judged] + 1.0
-        self.drift[rows] = evidence.NOISE_DISCOUNT * self.drift[rows] + change
-        self.motion[rows] = evidence.NOISE_DISCOUNT * self.motion[rows] + np.abs(change)
-        self.window[rows, :-1] = self.window[rows, 1:]
-        self.window[rows, -1] = losses
-        self.count[rows] = np.minimum(self.count[rows] + 1, curves.WINDOW)
+        if tried.any():
+            judged = rows[tried]
+            change = losses[tried, 0] - self.window[judged, -1]
+            errors = np.abs(ahead[tried] - change[:, None])
+            self.quick[judged] = evidence.QUICK_DISCOUNT * self.quick[judged] + errors
+            self.slow[judged] = evidence.SLOW_DISCOUNT * self.slow[judged] + errors
+            self.miss[judged] = MISS_DISCOUNT * self.miss[judged] + np.abs(expected[tried] - change)
+            self.trials[judged] = MISS_DISCOUNT * self.trials[judged] + 1.0
+        self._move(rows, losses, counts)
+        self.window[rows] = pushed(self.window[rows], losses, counts)
+        self.count[rows] = np.minimum(self.count[rows] + counts, curves.WINDOW)
 
-    def _sift(self, rows: Integers, losses: Floats, expected: Floats) -> Floats:
-        """Hold back losses that are far off; return what goes into the window for each.
+    def _move(self, rows: Integers, losses: Floats, counts: Integers) -> None:
+        """Keep account of the changes that tell noise from movement."""
+        changes = np.diff(losses, axis=1, prepend=self.window[rows, -1:])
+        later = counts[:, None] - 1 - np.arange(losses.shape[1])
+        weights = np.where(later >= 0, evidence.NOISE_DISCOUNT ** np.maximum(later, 0), 0.0)
+        discount = evidence.NOISE_DISCOUNT**counts
+        self.drift[rows] = discount * self.drift[rows] + np.einsum("rk,rk->r", weights, changes)
+        self.motion[rows] = discount * self.motion[rows] + np.einsum("rk,rk->r", weights, np.abs(changes))
 
-        One loss far off may be an outlier or the first after a learning-rate drop. The next one tells: if it
-        is nearer to the suspect than to the forecast, the curve has bent and starts anew from the suspect;
-        if not, the suspect is forgotten.
+    def _sift(self, rows: Integers, losses: Floats, counts: Integers, expected: Floats) -> Floats:
+        """Find outliers and bends; return the losses with what goes into the window in their place.
+
+        A loss far off the forecast may be an outlier or the first after a learning-rate drop. The next one
+        tells: if it is nearer to that loss than to the forecast, the curve has bent and starts anew from
+        there; if not, the forecast takes the outlier's place. Only the first of several new losses is judged.
         """
-        off = np.abs(losses - expected)
+        first = losses[:, 0]
+        off = np.abs(first - expected)
         pending = self.suspected[rows]
-        bent = pending & (np.abs(losses - self.suspect[rows]) < off)
-        if bent.any():
-            self._restart(rows[bent], self.suspect[rows[bent]])
         usual = np.maximum(self.usual_miss(rows), (1 - evidence.NOISE_DISCOUNT) * self.motion[rows])
         far = (off > FAR * usual) & (self.count[rows] >= SETTLED) & ~pending
-        self.suspected[rows] = far
-        self.suspect[rows] = losses
-        return np.where(far, expected, losses)
+        suspect = self.suspect[rows]
+        self.suspected[rows] = far & (counts == 1)
+        self.suspect[rows] = first
+        if not (far.any() or pending.any()):
+            return losses
+        confirmed = pending & (np.abs(first - suspect) < off)
+        losses = losses.copy()
+        second = losses[:, min(1, losses.shape[1] - 1)]
+        bent = far & (counts > 1) & (np.abs(second - first) < np.abs(second - expected))
+        losses[far & ~bent, 0] = expected[far & ~bent]
+        self._restart(rows[confirmed], suspect[confirmed], known=1)
+        self._restart(rows[bent], first[bent], known=0)
+        return losses
 
-    def _restart(self, rows: Integers, losses: Floats) -> None:
-        """Begin the curves of these rows anew, with one loss each."""
+    def _restart(self, rows: Integers, losses: Floats, known: int) -> None:
+        """Begin the curves of these rows anew from one loss each, which counts as known or is yet to come."""
         self.window[rows] = losses[:, None]
-        self.count[rows] = 1
+        self.count[rows] = known
         self.quick[rows] = 0.0
         self.slow[rows] = 0.0
         self.drift[rows] = 0.0
@@ -175,15 +199,11 @@ class CurveForecaster(Rows, Forecaster):
         bends = weight * slope
         mean_level = np.einsum("rc,rc->r", weight, level)
         apart = level - mean_level[:, None]
-        fall = np.empty((len(rows), len(horizons)))
-        variance = np.empty_like(fall)
         table = curves.falls(horizons)
-        for count, members in _grouped(self.count[rows]):
-            falls = table[count]
-            fall[members] = bends[members] @ falls
-            variance[members] = (bends[members] * slope[members]) @ falls**2
-            variance[members] -= 2 * (bends[members] * apart[members]) @ falls
-        variance += np.einsum("rc,rc->r", weight, apart**2)[:, None] - fall**2
+        counts = self.count[rows]
+        fall, skew = _applied(np.stack((bends, bends * apart), axis=1), table, counts).swapaxes(0, 1)
+        variance = _applied((bends * slope)[:, None], table**2, counts)[:, 0] - 2 * skew - fall**2
+        variance += np.einsum("rc,rc->r", weight, apart**2)[:, None]
         spread = np.sqrt(np.maximum(variance, 0.0))
         miss, noise = self.usual_miss(rows)[:, None], self.noise(rows)[:, None]
         # With one loss there is no scale yet but the loss itself.
@@ -194,6 +214,16 @@ class CurveForecaster(Rows, Forecaster):
         below = unknown + sum(width * term for width, term in zip(WIDTH_BELOW, terms, strict=True))
         above = unknown + sum(width * term for width, term in zip(WIDTH_ABOVE, terms, strict=True))
         return Outlook(level=last + mean_level, fall=fall, below=below, above=above)
+
+
+def _applied(factors: Floats, table: Floats, counts: Integers) -> Floats:
+    """Return factors[i] @ table[counts[i]] for every row: shape (rows, factors, columns)."""
+    if len(counts) <= FEW:
+        return np.asarray(factors @ table[counts])
+    result = np.empty((len(counts), factors.shape[1], table.shape[2]))
+    for count, members in _grouped(counts):
+        result[members] = factors[members] @ table[count]
+    return result
 
 
 def _grouped(counts: Integers) -> Iterator[tuple[int, slice | Integers]]:
@@ -262,23 +292,29 @@ def forecast(
     finite = np.isfinite(history)
     if not finite.any():
         raise ForecastError("there is no finite loss to forecast from; give at least one")
+    # Unit size, so that no square overflows for losses of any scale.
+    size = np.abs(history[finite]).max() or 1.0
+    history = history / size
     forecaster = METHODS[method](1)
-    row = np.zeros(1, dtype=np.int64)
+    row, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     restarts = []
     for place in np.flatnonzero(finite)[-MEMORY:].tolist():
         if place in announced:
             forecaster.bend(row)
         bends = forecaster.bends[0]
-        forecaster.observe(row, history[place : place + 1])
+        forecaster.observe(row, history[None, place : place + 1], one)
         if place in announced or forecaster.bends[0] > bends:
             restarts.append(place)
     outlook = forecaster.outlook(row, tuple(float(step) for step in steps))
     mean = outlook.mean[0]
+    ends = np.stack((mean, mean - outlook.below[0], mean + outlook.above[0]))
+    most = np.finfo(float).max
+    mean, low, high = np.clip(ends, -most / size, most / size) * size if size > 1 else ends * size
     return Forecast(
         horizons=steps.astype(np.int64),
         mean=mean,
-        low=mean - outlook.below[0],
-        high=mean + outlook.above[0],
+        low=low,
+        high=high,
         ignored=tuple(np.flatnonzero(~finite).tolist()),
         restarts=tuple(restarts),
     )

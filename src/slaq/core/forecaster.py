@@ -45,12 +45,19 @@ class Forecaster(Protocol):
         """Forget these rows, so that new jobs can have them."""
         ...
 
-    def observe(self, rows: Integers, losses: Floats) -> None:
-        """Take in one new, finite loss for each of these rows; no row is named twice."""
+    def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
+        """Take in new, finite losses, oldest first: `counts[i]` of `losses[i]` for `rows[i]`, one or more.
+
+        No row is named twice. What stands behind a row's count is passed over.
+        """
         ...
 
     def bend(self, rows: Integers) -> None:
         """Take note that the curve changes course here, such as by a new learning rate."""
+        ...
+
+    def coarsen(self, rows: Integers) -> None:
+        """Count every two of the losses known so far as one, their mean: later ones are means of as many."""
         ...
 
     def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
@@ -66,6 +73,24 @@ def enlarged(array: NDArray[Element], size: int) -> NDArray[Element]:
     larger = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def pushed(window: Floats, losses: Floats, counts: Integers) -> Floats:
+    """Return the windows, newest last, moved on by `counts[i]` of `losses[i]`."""
+    width = window.shape[1]
+    joined = np.concatenate((window, losses), axis=1)
+    if losses.shape[1] == 1:
+        return joined[:, 1:]
+    return np.take_along_axis(joined, counts[:, None] + np.arange(width), axis=1)
+
+
+def halved(window: Floats) -> Floats:
+    """Return the windows with each two losses, counted from the newest, replaced by their mean.
+
+    The older half repeats the oldest mean, as windows do before the first loss.
+    """
+    means = (window[:, ::2] + window[:, 1::2]) / 2
+    return np.concatenate((np.repeat(means[:, :1], means.shape[1], axis=1), means), axis=1)
 
 
 class Rows:

@@ -13,11 +13,11 @@ _KNOTS = np.array([0.0, *HORIZONS])
 
 
 def unit_grid(limit: int) -> Integers:
-    """Return unit counts from 0 to `limit`: every one at first, then four to each doubling."""
-    points = {0, 1, limit}
-    step = 1.0
+    """Return unit counts from 0 to `limit`: every one to 4, then two to each doubling."""
+    points = {0, 1, 3, limit}
+    step = 2
     while step < limit:
-        points.update({round(step), round(step * 1.25), round(step * 1.5), round(step * 1.75)})
+        points.update((step, step + step // 2))
         step *= 2
     return np.array(sorted(point for point in points if point <= limit), dtype=np.int64)
 

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from slaq.core.arrays import Floats, Integers
 from slaq.core.curves import WINDOW
-from slaq.core.forecaster import Forecaster, Outlook, Rows
+from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
 
 #: The paper's exponential weighting of past losses.
 PAPER_DECAY = 0.8
@@ -29,10 +29,14 @@ class LastLoss(Rows, Forecaster):
         self.bends = np.zeros(size, dtype=np.int64)
 
     @override
-    def observe(self, rows: Integers, losses: Floats) -> None:
-        self.window[rows, :-1] = self.window[rows, 1:]
-        self.window[rows, -1] = losses
-        self.count[rows] = np.minimum(self.count[rows] + 1, WINDOW)
+    def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
+        self.window[rows] = pushed(self.window[rows], losses, counts)
+        self.count[rows] = np.minimum(self.count[rows] + counts, WINDOW)
+
+    @override
+    def coarsen(self, rows: Integers) -> None:
+        self.window[rows] = halved(self.window[rows])
+        self.count[rows] = (self.count[rows] + 1) // 2
 
     @override
     def bend(self, rows: Integers) -> None:

@@ -12,6 +12,11 @@ from slaq.core.runtime import RuntimeModel
 
 #: More units than any job can be given.
 UNLIMITED = 2**40
+#: A loss this large, or one that is not a number, is no loss to learn from.
+DIVERGED = 1e100
+#: A job that reports more losses than this between two epochs has its forecasts count two as one: they then
+#: look as far ahead as decisions do, and cost the same however fast it iterates.
+NEWS = 8
 #: Rows made at first.
 FEWEST_ROWS = 64
 
@@ -45,7 +50,11 @@ class Roster(Rows):
         self.worst = np.zeros(size)
         #: The largest fall from one loss to the next: the paper's normaliser (§4.1).
         self.largest_fall = np.zeros(size)
-        #: Its last loss was not finite.
+        #: How many iterations its forecasts count as one, and those of them begun: how many, their sum.
+        self.stride = np.zeros(size, dtype=np.int64)
+        self.begun = np.zeros(size, dtype=np.int64)
+        self.begun_sum = np.zeros(size)
+        #: Its last loss was no number to learn from; it is held at its floor until one is.
         self.diverged = np.zeros(size, dtype=bool)
         # What it holds and has had: units now, since when, unit seconds since its last loss and in all.
         self.units = np.zeros(size, dtype=np.int64)
@@ -68,6 +77,7 @@ class Roster(Rows):
         self.max_units[row] = UNLIMITED if spec.max_units is None else spec.max_units
         self.reserved_units[row] = -1 if spec.reserved_units is None else spec.reserved_units
         self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
+        self.stride[row] = 1
         self.since[row] = now
 
     def absorb(self, events: Sequence[Event]) -> None:
@@ -99,7 +109,7 @@ class Roster(Rows):
         return np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
 
     def _take_in(self, reported: Iterable[LossObserved]) -> None:
-        """Feed the losses to the models, in as few passes as the job with most news needs."""
+        """Feed reported losses to the models, all jobs at once."""
         table = [
             (
                 self.ids[e.job_id],
@@ -111,35 +121,80 @@ class Roster(Rows):
             for e in reported
             if e.job_id in self.ids
         ]
-        if not table:
-            return
-        columns = np.array(table)
-        rows = columns[:, 0].astype(np.int64)
-        by_row = np.argsort(rows, kind="stable")
-        starts = np.flatnonzero(np.diff(rows[by_row], prepend=-1))
-        counts = np.diff(starts, append=len(rows))
-        for turn in range(counts.max()):
-            news = by_row[starts[counts > turn] + turn]
-            self.observe(rows[news], *columns[news, 1:].T)
+        if table:
+            row, *columns = np.array(table).T
+            self.observe(row.astype(np.int64), *columns)
 
     def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
-        """Take in one loss of each row with its time and cost; no row is named twice."""
-        self._pass_time(rows, at)
+        """Take in losses with their times and costs; those of one row stand in the order they came."""
+        if not len(rows):
+            return
+        if len(rows) > 1:
+            by_row = np.argsort(rows, kind="stable")
+            rows = rows[by_row]
+            at, losses, cpu, wall = (column[by_row] for column in (at, losses, cpu, wall))
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        each, counts = rows[starts], np.diff(starts, append=len(rows))
+        self._pass_time(each, at[starts + counts - 1])
+        cpu, wall = np.add.reduceat(cpu, starts), np.add.reduceat(wall, starts)
         worked = wall > 0
-        self.runtime.observe(rows[worked], cpu[worked], wall[worked], self.held[rows[worked]])
-        self.held[rows] = 0.0
-        finite = np.isfinite(losses)
-        self.diverged[rows] = ~finite
-        rows, losses = rows[finite], losses[finite]
+        self.runtime.observe(
+            each[worked], *(a[worked] / counts[worked] for a in (cpu, wall, self.held[each]))
+        )
+        self.held[each] = 0.0
+        finite = np.abs(losses) < DIVERGED
+        self.diverged[each] = ~finite[starts + counts - 1]
+        if finite.all():
+            self._follow(each, losses, starts, counts)
+        elif finite.any():
+            rows, losses = rows[finite], losses[finite]
+            starts = np.flatnonzero(np.diff(rows, prepend=-1))
+            self._follow(rows[starts], losses, starts, np.diff(starts, append=len(rows)))
+
+    def _follow(self, rows: Integers, losses: Floats, starts: Integers, counts: Integers) -> None:
+        """Take in the finite losses of each row: `counts[i]` from `starts[i]` on for `rows[i]`."""
+        first, last = losses[starts], losses[starts + counts - 1]
         fresh = self.observed[rows] == 0
         for seen in (self.first, self.last, self.best, self.worst):
-            seen[rows[fresh]] = losses[fresh]
-        self.largest_fall[rows] = np.maximum(self.largest_fall[rows], self.last[rows] - losses)
-        self.best[rows] = np.minimum(self.best[rows], losses)
-        self.worst[rows] = np.maximum(self.worst[rows], losses)
-        self.last[rows] = losses
-        self.observed[rows] += 1
-        self.forecaster.observe(rows, losses)
+            seen[rows[fresh]] = first[fresh]
+        falls = -np.diff(losses, prepend=0.0)
+        falls[starts] = self.last[rows] - first
+        self.largest_fall[rows] = np.maximum(self.largest_fall[rows], np.maximum.reduceat(falls, starts))
+        self.best[rows] = np.minimum(self.best[rows], np.minimum.reduceat(losses, starts))
+        self.worst[rows] = np.maximum(self.worst[rows], np.maximum.reduceat(losses, starts))
+        self.last[rows] = last
+        self.observed[rows] += counts
+        self._widen(rows[counts > NEWS * self.stride[rows]])
+        blocks, full = self._blocks(rows, losses, starts, counts)
+        told = full > 0
+        self.forecaster.observe(rows[told], blocks[told], full[told])
+
+    def _widen(self, rows: Integers) -> None:
+        """Let these rows' forecasts count twice as many iterations as one."""
+        if len(rows):
+            self.stride[rows] *= 2
+            self.forecaster.coarsen(rows)
+
+    def _blocks(
+        self, rows: Integers, losses: Floats, starts: Integers, counts: Integers
+    ) -> tuple[Floats, Integers]:
+        """Return the means of every full stride of losses, one row each, and how many there are.
+
+        What does not fill a stride is kept for the next time.
+        """
+        stride, begun = self.stride[rows], self.begun[rows]
+        if counts.max() == 1 and stride.max() == 1:
+            return losses[:, None], counts
+        full = (begun + counts) // stride
+        place = np.arange(len(losses)) - np.repeat(starts, counts) + np.repeat(begun, counts)
+        block = place // np.repeat(stride, counts)
+        sums = np.zeros((len(rows), int(full.max()) + 1))
+        np.add.at(sums, (np.repeat(np.arange(len(rows)), counts), block), losses)
+        sums[:, 0] += self.begun_sum[rows]
+        each = np.arange(len(rows))
+        self.begun[rows] = begun + counts - full * stride
+        self.begun_sum[rows] = np.where(self.begun[rows] > 0, sums[each, full], 0.0)
+        return sums[:, : max(int(full.max()), 1)] / stride[:, None], full
 
     def _pass_time(self, rows: Integers, now: Floats) -> None:
         passed = self.units[rows] * np.maximum(now - self.since[rows], 0.0)

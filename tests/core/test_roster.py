@@ -1,0 +1,153 @@
+"""Laws of the roster and the appraisal: what is reported is what candidates are made of."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slaq.core.appraisal import Appraiser
+from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.forecast import CurveForecaster
+from slaq.core.job import JobSpec, JobState, Kind, Observation
+from slaq.core.policies import TotalQuality
+from slaq.core.roster import NEWS, Roster
+
+APPRAISER = Appraiser(epoch_seconds=1.0)
+
+
+def report(job_id: str, iteration: int, loss: float, at: float = 0.0, cpu: float = 1.0) -> LossObserved:
+    spent = 0.0 if iteration == 0 else cpu
+    observation = Observation(iteration=iteration, loss=loss, cpu_seconds=spent, wall_seconds=spent)
+    return LossObserved(job_id=job_id, at=at, observation=observation)
+
+
+def curve(job_id: str, losses: list[float], cpu: float = 1.0) -> list[Event]:
+    return [report(job_id, k, loss, at=float(k), cpu=cpu) for k, loss in enumerate(losses)]
+
+
+def roster_of(*specs: JobSpec) -> Roster:
+    roster = Roster(CurveForecaster())
+    for spec in specs:
+        roster.admit(spec, 0.0)
+    return roster
+
+
+def falling(start: float, count: int) -> list[float]:
+    return [start / (1 + k) for k in range(count)]
+
+
+def test_rows_are_used_again() -> None:
+    """A job that ends leaves nothing behind for the job that gets its row."""
+    roster = roster_of(JobSpec(id="a"))
+    roster.absorb(curve("a", falling(5.0, 10)))
+    roster.absorb([JobEnded(job_id="a", at=9.0, state=JobState.COMPLETED)])
+    roster.admit(JobSpec(id="b"), 9.0)
+    row = roster.ids["b"]
+    assert roster.observed[row] == 0
+    assert roster.forecaster.outlook(np.array([row]), (1.0,)).level[0] == 0.0
+
+
+def test_news_of_strangers_is_passed_over() -> None:
+    """Events of a job that is not, or no longer, active change nothing."""
+    roster = roster_of(JobSpec(id="a"))
+    roster.absorb([*curve("ghost", [1.0, 0.5]), JobEnded(job_id="ghost", at=1.0, state=JobState.FAILED)])
+    assert list(roster.ids) == ["a"]
+
+
+@given(
+    st.lists(st.floats(0.1, 10.0), min_size=3, max_size=12), st.floats(0.01, 100.0), st.floats(-50.0, 50.0)
+)
+def test_the_unit_of_a_loss_changes_no_decision(losses: list[float], scale: float, shift: float) -> None:
+    """Scaling or shifting one job's losses leaves every allocation as it was."""
+    plain = roster_of(JobSpec(id="a"), JobSpec(id="b"))
+    moved = roster_of(JobSpec(id="a"), JobSpec(id="b"))
+    plain.absorb([*curve("a", losses), *curve("b", falling(3.0, 6))])
+    moved.absorb([*curve("a", [scale * loss + shift for loss in losses]), *curve("b", falling(3.0, 6))])
+    first, second = (APPRAISER.appraise(roster, 32).candidates for roster in (plain, moved))
+    np.testing.assert_allclose(first.gain, second.gain, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(first.loss, second.loss, rtol=1e-4, atol=1e-7)
+
+
+def test_several_reports_at_once_equal_one_at_a_time_for_what_they_say() -> None:
+    """First, last, best and worst loss and the iterations seen do not depend on how reports are batched."""
+    losses = [5.0, 3.0, 3.5, 2.0, 1.8, 1.7]
+    batched, single = roster_of(JobSpec(id="a")), roster_of(JobSpec(id="a"))
+    batched.absorb(curve("a", losses))
+    for event in curve("a", losses):
+        single.absorb([event])
+    for name in ("first", "last", "best", "worst", "largest_fall", "observed"):
+        assert batched.arrays()[name][0] == single.arrays()[name][0], name
+
+
+def test_fast_jobs_are_followed_in_strides() -> None:
+    """A job with hundreds of losses an epoch is forecast over means of many, and still foreseen well."""
+    roster = roster_of(JobSpec(id="a"))
+    losses = [1.0 + 2.0 * 0.999**k for k in range(4000)]
+    for start in range(0, 4000, 200):
+        roster.absorb([report("a", k, losses[k], cpu=0.005) for k in range(start, start + 200)])
+    row = np.array([roster.ids["a"]])
+    stride = roster.stride[row][0]
+    assert 200 / stride <= 2 * NEWS
+    outlook = roster.forecaster.outlook(row, (200 / stride,))
+    expected = 1.0 + 2.0 * 0.999**4199
+    assert outlook.mean[0, 0] == pytest.approx(expected, abs=0.05)
+
+
+def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
+    """Of two jobs with equal costs, the one that has just begun gets most units."""
+    roster = roster_of(JobSpec(id="old"), JobSpec(id="new"))
+    roster.absorb([*curve("old", [1.0 + 0.7**k for k in range(40)]), *curve("new", [9.0, 5.0, 3.5])])
+    candidates = APPRAISER.appraise(roster, 40).candidates
+    units = TotalQuality().allocate(candidates, 40).as_dict()
+    assert units["new"] > 3 * units["old"]
+
+
+def test_a_job_that_diverged_gains_nothing_until_it_recovers() -> None:
+    """NaN holds a job at its floor, and the next number lifts it again."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="b"))
+    roster.absorb([*curve("a", [4.0, 3.0, 2.5]), *curve("b", [4.0, 3.0, 2.5])])
+    roster.absorb([report("a", 3, float("nan"), at=3.0)])
+    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] == 0.0
+    roster.absorb([report("a", 4, 2.2, at=4.0)])
+    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] > 0.0
+
+
+def test_a_target_ends_the_gain() -> None:
+    """A job at its target loss gains nothing by units."""
+    roster = roster_of(JobSpec(id="a", target_loss=2.5))
+    roster.absorb(curve("a", [4.0, 3.0, 2.4]))
+    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_other_work_does_not_compete() -> None:
+    """A job that trains nothing has no gain and is marked as outside the competition."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="etl", kind=Kind.OTHER))
+    roster.absorb(curve("a", [4.0, 3.0]))
+    candidates = APPRAISER.appraise(roster, 8).candidates
+    assert candidates.competes.tolist() == [True, False]
+    assert candidates.gain[1].max() == 0.0
+
+
+def test_an_announced_learning_rate_restarts_the_forecast() -> None:
+    """The curve is forecast anew from where a learning rate was announced."""
+    roster = roster_of(JobSpec(id="a"))
+    roster.absorb(curve("a", falling(5.0, 20)))
+    roster.absorb([LearningRateChanged(job_id="a", at=20.0, learning_rate=0.01)])
+    assert roster.forecaster.bends[roster.ids["a"]] == 1
+
+
+@given(st.integers(1, 40), st.integers(1, 64))
+def test_gains_are_what_policies_ask_for(jobs: int, capacity: int) -> None:
+    """Gains start at 0, never fall, never steepen, and are finite, whatever the jobs have reported."""
+    rng = np.random.default_rng(jobs * 1000 + capacity)
+    roster = roster_of(*(JobSpec(id=str(n), max_units=int(rng.integers(1, 20))) for n in range(jobs)))
+    for n in range(jobs):
+        roster.absorb(
+            curve(str(n), rng.normal(5, 3, rng.integers(1, 9)).tolist(), cpu=float(rng.uniform(0.1, 9)))
+        )
+    candidates = APPRAISER.appraise(roster, capacity).candidates
+    slopes = np.diff(candidates.gain, axis=1) / np.diff(candidates.grid)
+    assert np.isfinite(candidates.gain).all()
+    assert (candidates.gain[:, 0] == 0).all()
+    assert (slopes >= 0).all()
+    assert (np.diff(slopes, axis=1) <= 1e-9).all()

@@ -1,0 +1,57 @@
+"""Laws of the runtime model: it learns a cost from few iterations, and a serial part only when there is one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slaq.core.runtime import RuntimeModel
+
+ROW = np.zeros(1, dtype=np.int64)
+
+
+def learned(costs: list[float], *, units: float = 4.0, serial: float = 0.0) -> RuntimeModel:
+    model = RuntimeModel(1)
+    for cost in costs:
+        wall = serial + cost / units
+        model.observe(ROW, np.array([cost]), np.array([wall]), np.array([wall * units]))
+    return model
+
+
+def seconds(model: RuntimeModel, units: float) -> float:
+    return float(model.seconds(ROW, model.cpu, np.array([[units]]))[0, 0])
+
+
+@given(st.floats(0.01, 1e4), st.integers(1, 64))
+def test_cost_over_units(cost: float, units: int) -> None:
+    """An iteration at n units takes its CPU time over n, as the paper has it."""
+    assert seconds(learned([cost] * 3), units) == pytest.approx(cost / units)
+
+
+@given(st.floats(1.6, 50.0))
+def test_a_slow_first_iteration_is_forgotten(times: float) -> None:
+    """Warming up counts for nothing once a second iteration is known."""
+    assert learned([10.0 * times, 10.0]).cpu[0] == pytest.approx(10.0)
+
+
+@given(st.floats(3.0, 1e6))
+def test_an_outlier_moves_the_cost_little(times: float) -> None:
+    """One iteration that took far longer moves the estimate by less than half."""
+    assert learned([10.0] * 10 + [10.0 * times]).cpu[0] < 15.0
+
+
+def test_a_change_is_followed() -> None:
+    """A cost that has really changed is learned within a few iterations."""
+    assert learned([10.0] * 10 + [25.0] * 15).cpu[0] == pytest.approx(25.0, rel=0.05)
+
+
+@given(st.floats(0.5, 5.0), st.integers(1, 32))
+def test_a_serial_part_is_found(serial: float, units: int) -> None:
+    """Where iterations take longer than their CPU time explains, more units help less."""
+    model = learned([8.0] * 8, serial=serial)
+    assert seconds(model, units) == pytest.approx(serial + 8.0 / units, rel=0.02)
+
+
+def test_without_evidence_there_is_no_serial_part() -> None:
+    """Two iterations are too few to believe in a serial part."""
+    assert seconds(learned([8.0] * 2, serial=1.0), 4) == pytest.approx(2.0)
