@@ -141,10 +141,11 @@ def explain(
     done = _at(candidates.grid, appraisal.iterations, units)
     gained = _at(candidates.grid, candidates.gain, units)
 
-    def expect(table: Floats) -> Floats:
-        return gains(table[:, 1:] - table[:, :1], done[:, None])[:, 0] + table[:, 0]
-
-    mean = appraisal.level - expect(appraisal.fall)
+    # Falls and half-intervals after that many iterations, all in one pass.
+    tables = np.stack((appraisal.fall, appraisal.below, appraisal.above)).reshape(-1, len(HORIZONS) + 1)
+    ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
+    fall, below, above = ahead.reshape(3, -1)
+    mean = appraisal.level - fall
     return Decision(
         epoch=epoch,
         time=time,
@@ -155,8 +156,8 @@ def explain(
         gain=gained,
         marginal=_at(candidates.grid, candidates.gain, units + 1) - gained,
         expected=mean,
-        expected_low=mean - expect(appraisal.below),
-        expected_high=mean + expect(appraisal.above),
+        expected_low=mean - below,
+        expected_high=mean + above,
         seconds=seconds,
     )
 
