@@ -38,6 +38,7 @@ def decision(epoch: int) -> Decision:
         expected=one,
         expected_low=one,
         expected_high=one,
+        diverged=np.zeros(1, dtype=bool),
         seconds=0.001,
     )
 

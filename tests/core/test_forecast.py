@@ -203,3 +203,29 @@ def test_filters_are_least_squares() -> None:
             bank = curves.filters()[count].reshape(curves.WINDOW, 3, -1)[-count:]
             assert losses @ bank[:, 0, column] == pytest.approx(slope, rel=1e-4, abs=1e-8)
             assert losses @ bank[:, 1, column] == pytest.approx(level, rel=1e-4, abs=1e-8)
+
+
+def test_an_announcement_among_losses_left_out_counts_from_the_next() -> None:
+    """A bend announced where the loss is NaN is in force from the next loss on."""
+    losses = [*linear_rate(30), float("nan"), 0.9, 0.8, 0.7]
+    assert slaq.forecast(losses, 5, announced=[30]).restarts == (31,)
+
+
+@pytest.mark.parametrize("place", [-1, 3])
+def test_an_announcement_outside_the_history_is_refused(place: int) -> None:
+    """A bend can only be announced where there is a loss."""
+    with pytest.raises(ForecastError, match="from 0 to 2"):
+        slaq.forecast([3.0, 2.0, 1.0], 1, announced=[place])
+
+
+def test_words_are_no_losses() -> None:
+    """What is no number is refused with an example of what is."""
+    with pytest.raises(ForecastError, match="list of numbers"):
+        slaq.forecast(["a"], 1)  # type: ignore[list-item]
+
+
+def test_a_single_zero_is_uncertain_too() -> None:
+    """One loss of exactly 0 has no scale, and still gets an interval worth the name."""
+    found = slaq.forecast([0.0], 1)
+    assert found.low[0] <= -0.5
+    assert found.high[0] >= 0.5

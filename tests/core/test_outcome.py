@@ -28,6 +28,7 @@ def decision(time: float, units: dict[str, int], seconds: float = 0.002) -> Deci
         expected=nothing,
         expected_low=nothing,
         expected_high=nothing,
+        diverged=np.zeros(len(units), dtype=bool),
         seconds=seconds,
     )
 

@@ -124,3 +124,10 @@ def test_unknown_names_list_the_known(make: "type") -> None:
     """A misspelt policy or forecaster is answered with the names there are."""
     with pytest.raises(UnknownNameError, match="known:"):
         make("total_quality_")
+
+
+def test_a_cluster_without_units_waits() -> None:
+    """With no capacity at first, jobs wait without harm and run once there is some."""
+    run = simulate(small(4), policy="total-quality", capacity=[(0, 0), (20, 8)], epoch_seconds=1.0)
+    assert run.outcome.unfinished == 0
+    assert [decision.capacity for decision in run.history.decisions()][:3] == [0, 0, 0]

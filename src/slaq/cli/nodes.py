@@ -13,13 +13,16 @@ def read_capacity(path: Path, before: int) -> list[tuple[float, int]]:
     """Return (seconds, units) pairs from the file; until its first moment there are `before` units."""
     name = str(path)
     course: list[tuple[float, int]] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.reader(file), start=1):
-            if not row or row[0].lstrip().startswith("#") or (not course and row[0].strip() == "time"):
-                continue
-            course.append(_change(row, name, number))
-            if len(course) > 1 and course[-1][0] <= course[-2][0]:
-                raise WorkloadError(name, number, "this moment is not after the one before", "sort the lines")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise WorkloadError(name, None, "this is no text", REMEDY) from None
+    for number, row in enumerate(csv.reader(lines), start=1):
+        if not row or row[0].lstrip().startswith("#") or (not course and row[0].strip() == "time"):
+            continue
+        course.append(_change(row, name, number))
+        if len(course) > 1 and course[-1][0] <= course[-2][0]:
+            raise WorkloadError(name, number, "this moment is not after the one before", "sort the lines")
     if not course:
         raise WorkloadError(name, None, "there is no capacity", REMEDY)
     if course[-1][1] == 0:

@@ -32,7 +32,7 @@ class Candidates:
     #: Predicted fall of normalised loss over the coming epoch with `grid` units: shape (jobs, points),
     #: 0 in the first column, concave and non-decreasing; linear between two points of the grid.
     gain: Floats
-    #: CPU seconds received so far.
+    #: Unit seconds held so far.
     attained: Floats
     #: Predicted CPU seconds until nearly converged.
     remaining: Floats

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slaq.core.allocation import Allocation, Candidates
-from slaq.core.arrays import Floats, Integers
+from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.decision import Decision
 from slaq.core.gain import HORIZONS, concave, gains, unit_grid
 from slaq.core.roster import Roster
@@ -25,12 +25,14 @@ class Appraisal:
     """The candidates of one epoch, and the forecasts in the jobs' own losses behind them."""
 
     rows: Integers
+    capacity: int
     candidates: Candidates
     #: Level and fall as in `Outlook`, at no and at every one of HORIZONS; ends of the interval likewise.
     level: Floats
     fall: Floats
     below: Floats
     above: Floats
+    diverged: Booleans
     #: Iterations of the coming epoch, in strides, at each point of the candidates' grid: (jobs, points).
     iterations: Floats
 
@@ -82,11 +84,13 @@ class Appraiser:
         )
         return Appraisal(
             rows=rows,
+            capacity=capacity,
             candidates=candidates,
             level=level,
             fall=fall,
             below=below,
             above=above,
+            diverged=roster.diverged[rows],
             iterations=iterations,
         )
 
@@ -97,7 +101,9 @@ class Appraiser:
         known = roster.runtime.known(rows)
         cpu = roster.runtime.cpu[rows]
         # A job that has not finished an iteration yet is taken to be like the others, unless it has had more.
-        like_others = np.median(cpu[known]) if known.any() else capacity / len(rows) * self.epoch_seconds
+        like_others = (
+            np.median(cpu[known]) if known.any() else max(capacity, 1) / len(rows) * self.epoch_seconds
+        )
         cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
         units = np.minimum(grid, roster.max_units[rows, None]).astype(float)
         seconds = roster.runtime.seconds(rows, cpu, units)
@@ -149,7 +155,7 @@ def explain(
     return Decision(
         epoch=epoch,
         time=time,
-        capacity=int(units.sum()),
+        capacity=appraisal.capacity,
         ids=candidates.ids,
         units=units,
         loss=candidates.loss,
@@ -158,6 +164,7 @@ def explain(
         expected=mean,
         expected_low=mean - below,
         expected_high=mean + above,
+        diverged=appraisal.diverged,
         seconds=seconds,
     )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from slaq.core.arrays import Floats, Integers
+from slaq.core.arrays import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,5 +25,7 @@ class Decision:
     expected: Floats
     expected_low: Floats
     expected_high: Floats
+    #: Whether the job's last loss was no number to learn from, so that it is held at its floor.
+    diverged: Booleans
     #: CPU seconds this decision took.
     seconds: float

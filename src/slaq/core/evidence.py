@@ -1,6 +1,7 @@
 """How much each curve is believed: what it is worth on curves at large, times how well it has done on this one.
 
-A curve's weight is  exp(prior) / (recent error ** sharpness),  normalised over the curves. The error is that of
+A curve's weight is  exp(prior) / (1 + error / floor) ** sharpness,  normalised over the curves, where the floor is
+a small share of the mean error of all curves. The error is that of
 its forecasts one iteration ahead, discounted twice over: quickly (the last two or three) and slowly (the last
 ten). Prior and sharpness depend on how many losses there are and on how noisy they are: an average of two
 tables, one for smooth histories and one for noisy ones. `benchmarks/tune_forecast.py` makes the tables from

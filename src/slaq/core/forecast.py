@@ -209,7 +209,7 @@ class CurveForecaster(Rows, Forecaster):
         # With one loss there is no scale yet but the loss itself.
         alone = (self.count[rows] == 1) & (self.trials[rows] == 0)
         last = self.window[rows, -1]
-        unknown = np.where(alone, np.maximum(np.abs(last), np.finfo(float).tiny), 0.0)[:, None]
+        unknown = np.where(alone, np.where(last == 0.0, 1.0, np.abs(last)), 0.0)[:, None]
         terms = (miss * noise, miss * (1.0 - noise) * np.sqrt(horizons), spread, fall)
         below = unknown + sum(width * term for width, term in zip(WIDTH_BELOW, terms, strict=True))
         above = unknown + sum(width * term for width, term in zip(WIDTH_ABOVE, terms, strict=True))
@@ -286,7 +286,10 @@ def forecast(
         raise ForecastError(
             f"horizons must be whole numbers from 1, such as 10 or [1, 5, 10], not {horizons!r}"
         )
-    history = np.asarray(losses, dtype=float)
+    try:
+        history = np.asarray(losses, dtype=float)
+    except (TypeError, ValueError):
+        raise ForecastError("losses must be one list of numbers, such as [0.9, 0.7, 0.6]") from None
     if history.ndim != 1:
         raise ForecastError(f"losses must be one list of numbers, not an array of shape {history.shape}")
     finite = np.isfinite(history)
@@ -297,14 +300,23 @@ def forecast(
     history = history / size
     forecaster = METHODS[method](1)
     row, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+    outside = [place for place in announced if not 0 <= place < len(history)]
+    if outside:
+        raise ForecastError(
+            f"a bend was announced at place {outside[0]}, but places go from 0 to {len(history) - 1}"
+        )
     restarts = []
+    previous = -1
     for place in np.flatnonzero(finite)[-MEMORY:].tolist():
-        if place in announced:
+        # One that was announced among losses left out is in force from the next one on.
+        if any(previous < bend <= place for bend in announced):
             forecaster.bend(row)
+            restarts.append(place)
         bends = forecaster.bends[0]
         forecaster.observe(row, history[None, place : place + 1], one)
-        if place in announced or forecaster.bends[0] > bends:
-            restarts.append(place)
+        if forecaster.bends[0] > bends:
+            restarts.append(previous)  # the loss that was suspected, and this one confirms
+        previous = place
     outlook = forecaster.outlook(row, tuple(float(step) for step in steps))
     mean = outlook.mean[0]
     ends = np.stack((mean, mean - outlook.below[0], mean + outlook.above[0]))

@@ -2,6 +2,7 @@
 
 import heapq
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ def _one_more(curve: Callable[[float], float], cpu: float, units: int) -> float:
 
 def _best_fit(losses: Floats) -> Callable[[float], float]:
     """Return the better of the paper's two families, fitted with exponentially decaying weights."""
-    from scipy.optimize import OptimizeWarning, curve_fit  # noqa: F401  (slow to import, used here alone)
+    from scipy.optimize import OptimizeWarning, curve_fit
 
     k = np.arange(1.0, len(losses) + 1)
     sigma = 0.8 ** (-0.5 * (len(losses) - k))
@@ -147,9 +148,11 @@ def _best_fit(losses: Floats) -> Callable[[float], float]:
         (linear, (0.9, 1.0, -0.1), (1e-6, -np.inf, -3.0), (1 - 1e-9, np.inf, 1.0)),
     ):
         try:
-            found, _ = curve_fit(
-                family, k, scaled, p0=start, sigma=sigma, bounds=(low_end, high_end), maxfev=500
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OptimizeWarning)
+                found, _ = curve_fit(
+                    family, k, scaled, p0=start, sigma=sigma, bounds=(low_end, high_end), maxfev=500
+                )
         except RuntimeError:  # no convergence: the other family, or the last loss, stands
             continue
         miss = float(np.sum(((family(k, *found) - scaled) / sigma) ** 2))
