@@ -1,6 +1,9 @@
 """Laws of the exception tree."""
 
 import inspect
+import pickle
+
+import pytest
 
 from slaq.core import errors
 from slaq.core.errors import SlaqError, UnknownNameError
@@ -26,3 +29,20 @@ def test_unknown_name_lists_the_known_ones_and_the_closest() -> None:
 def test_unknown_name_far_from_all_suggests_nothing() -> None:
     """A name unlike every known one gets the list without a guess."""
     assert str(UnknownNameError("policy", "zzz", ["fair"])) == "there is no policy 'zzz'; known: fair"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UnknownNameError("policy", "fare", ["fair"]),
+        errors.WorkloadError("jobs.jsonl", 3, "no id", "give one"),
+        errors.TaskError(2, "its worker died"),
+        errors.SlaqError("plain"),
+    ],
+)
+def test_errors_survive_the_way_between_processes(error: errors.SlaqError) -> None:
+    """An error that is pickled comes back with its type, its message and its data."""
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert vars(back) == vars(error)

@@ -1,7 +1,10 @@
 """The exceptions a user of slaq may meet, all under one root."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
+
+from typing_extensions import override
 
 
 class SlaqError(Exception):
@@ -9,9 +12,20 @@ class SlaqError(Exception):
 
     SlaqError
     ├── CapacityError       a capacity, or its course over time, that no cluster can have
+    ├── ClusterClosedError  a cluster that was shut down was asked for more
+    ├── CommandError        a command that cannot be run as a job
     ├── DataError           features and targets that do not fit together
     ├── DuplicateJobError   a job id was given to two jobs
     ├── ForecastError       a history or horizons that no forecast can be made from
+    ├── HyperparameterError a hyperparameter that an algorithm cannot train with
+    ├── JobFailedError      a job failed without an exception of its program to show for it
+    ├── JobsFileError       a jobs file with mistakes in it
+    ├── MissingExtraError   a library is needed that comes with an extra of slaq
+    ├── ModelError          a file does not hold the model that was asked for
+    ├── ProgramError        a training program that a jobs file names and that cannot be had
+    ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
+    ├── LossSourceError     a loss pattern or loss file that yields no losses
+    ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
     ├── UnknownJobError     a job id was named that nobody submitted
     ├── WorkloadError       a workload or recorded curve could not be read or written
     └── UnknownNameError    a policy, engine or other choice was named that does not exist
@@ -19,6 +33,19 @@ class SlaqError(Exception):
     A subclass carries its data as attributes and writes its own message: what was found, what was
     expected, what to type instead.
     """
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are pickled as a call with their message, which does not fit a subclass's arguments;
+        # these travel between processes as they are.
+        return _as_it_was, (type(self), self.args, vars(self))
+
+
+def _as_it_was(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlaqError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(attributes)
+    return error
 
 
 class UnknownNameError(SlaqError):
@@ -43,6 +70,22 @@ class CapacityError(SlaqError):
         )
 
 
+class CommandError(SlaqError):
+    """A command that cannot be run as a job."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class ClusterClosedError(SlaqError):
+    """A cluster was asked for something after it was shut down."""
+
+    def __init__(self) -> None:
+        super().__init__("this cluster was shut down; make a new one, or submit inside its `with` block")
+
+
 class DataError(SlaqError):
     """Features and targets that no job can be trained on; its text says what is wrong with them."""
 
@@ -57,6 +100,74 @@ class DuplicateJobError(SlaqError):
 
 class ForecastError(SlaqError):
     """A history, or horizons, that no forecast can be made from; its text says what to give instead."""
+
+
+class HyperparameterError(SlaqError):
+    """A hyperparameter has a value that its algorithm cannot train with."""
+
+    def __init__(self, algorithm: str, name: str, found: object, expected: str) -> None:
+        self.algorithm = algorithm
+        self.name = name
+        self.found = found
+        self.expected = expected
+        super().__init__(f"{algorithm}: {name} must be {expected}, not {found!r}")
+
+
+class MissingExtraError(SlaqError):
+    """A library is not installed that one of slaq's extras brings."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library = library
+        self.extra = extra
+        super().__init__(f"{library} is not installed; install it with: pip install slaq[{extra}]")
+
+
+class ModelError(SlaqError):
+    """A file does not hold the model that was asked for."""
+
+    def __init__(self, path: str, found: str) -> None:
+        self.path = path
+        self.found = found
+        super().__init__(f"{path}: {found}; give a file that the model's save() wrote")
+
+
+class LossSourceError(SlaqError):
+    """A loss pattern or loss file that yields no losses."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class ThrottleError(SlaqError):
+    """A way to enforce CPU shares that does not work on this machine."""
+
+    def __init__(self, name: str, reason: str, usable: Iterable[str]) -> None:
+        self.name = name
+        self.reason = reason
+        self.usable = tuple(usable)
+        super().__init__(
+            f"CPU shares cannot be enforced by {name!r} here ({reason}); usable: {', '.join(self.usable)}"
+        )
+
+
+class JobFailedError(SlaqError):
+    """A job failed, and there is no exception of its program that tells why."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id!r} failed: {reason}")
+
+
+class TaskError(SlaqError):
+    """A task was lost for good, or raised what cannot be sent between processes."""
+
+    def __init__(self, partition: int, reason: str) -> None:
+        self.partition = partition
+        self.reason = reason
+        super().__init__(f"the task of partition {partition} failed: {reason}")
 
 
 class UnknownJobError(SlaqError):
@@ -78,3 +189,25 @@ class WorkloadError(SlaqError):
         self.remedy = remedy
         place = path if line is None else f"{path}, line {line}"
         super().__init__(f"{place}: {found}; {remedy}")
+
+
+class JobsFileError(SlaqError):
+    """A jobs file has mistakes; all of them are told at once."""
+
+    def __init__(self, path: str, mistakes: Sequence[tuple[int, str, str]]) -> None:
+        self.path = path
+        #: Each with its line, counted from 1, what was found there, and what to do.
+        self.mistakes = tuple(mistakes)
+        told = [f"{path}, line {line}: {found}; {remedy}" for line, found, remedy in mistakes]
+        if len(told) > 1:
+            told = [f"{path} has {len(told)} mistakes, and nothing was started:", *told]
+        super().__init__("\n  ".join(told))
+
+
+class ProgramError(SlaqError):
+    """A jobs file names a training program that cannot be had."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")

@@ -1,0 +1,214 @@
+"""Latent Dirichlet allocation: topics of a corpus by variational EM, on all documents or on batches."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln, psi
+from typing_extensions import override
+
+from slaq.algorithms import hyperparameters as check
+from slaq.algorithms.inputs import Floats, check_features, matching, values_of
+from slaq.algorithms.model import Model
+from slaq.algorithms.sampling import held
+from slaq.algorithms.training import Algorithm, Course
+from slaq.core.errors import DataError, HyperparameterError
+from slaq.jobs.context import Context
+from slaq.jobs.data import Partition
+
+#: Documents of an E-step that are in hand at once; bounds the memory it takes.
+BLOCK = 512
+#: The E-step of a document ends when its topics change by less than this on average, or after so many rounds.
+SETTLED = 1e-3
+ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LDAModel(Model):
+    """Topics as Dirichlet posteriors over words."""
+
+    components: Floats  # lambda, topics x words: pseudo-counts of the words of each topic
+    alpha: float
+    eta: float
+
+    @property
+    def topics(self) -> Floats:
+        """The probability of each word in each topic (topics x words)."""
+        return np.asarray(self.components / self.components.sum(axis=1, keepdims=True))
+
+    def transform(self, x: Any) -> Floats:
+        """Return the share of each topic in each document (documents x topics)."""
+        counts = sp.csr_array(matching(x, self.components.shape[1]), dtype=float)
+        gamma = infer(counts, self.components, self.alpha).gamma
+        return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))
+
+    def perplexity(self, x: Any) -> float:
+        """Return exp(-bound per word) of the documents; less is better."""
+        counts = sp.csr_array(matching(x, self.components.shape[1]), dtype=float)
+        bound = infer(counts, self.components, self.alpha).bound + dirichlet_bound(self.components, self.eta)
+        return float(np.exp(-bound / counts.sum()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LDA(Algorithm[LDAModel]):
+    """Loss: minus the variational bound per word, which is the logarithm of the perplexity.
+
+    Rows are documents, columns words, entries counts. "em" infers the topics of every document in every
+    iteration (Blei, Ng and Jordan 2003); "online" those of a batch of documents, and blends in what it
+    finds (Hoffman, Blei and Bach 2010). Its loss is estimated on the coming batch before it is learnt
+    from, so it is noisy, and `tolerance` does not apply.
+    """
+
+    topics: int = 10
+    optimizer: str = "em"
+    #: Priors of the topics in a document and of the words in a topic; None takes 1 / topics.
+    alpha: float | None = None
+    eta: float | None = None
+    #: Documents per iteration, when online.
+    batch_rows: int = 256
+    #: Iteration t of the online optimizer has the weight (offset + t) ** -decay.
+    offset: float = 10.0
+    decay: float = 0.7
+    seed: int = 0
+
+    @override
+    def check(self) -> None:
+        check.whole(self, "topics", at_least=1)
+        check.choice(self, "optimizer", ("em", "online"))
+        check.optional_real(self, "alpha", above=0)
+        check.optional_real(self, "eta", above=0)
+        check.whole(self, "batch_rows", at_least=1)
+        check.real(self, "offset", above=0)
+        check.real(self, "decay", above=0)
+        check.whole(self, "seed", at_least=0)
+        if self.optimizer == "online" and self.tolerance > 0:
+            raise HyperparameterError("LDA", "tolerance", self.tolerance, "0 with the online optimizer")
+
+    @override
+    def __call__(self, ctx: Context) -> LDAModel:
+        words, rows = _count_words(ctx), ctx.data.num_rows
+        alpha, eta = self.alpha or 1 / self.topics, self.eta or 1 / self.topics
+
+        def assess(components: Floats, iteration: int) -> tuple[float, Floats]:
+            """Return the loss, and how many words of the corpus each topic is found to explain."""
+            places = None if self.optimizer == "em" else self._batch(rows, iteration)
+            bounds, counts, explained = zip(*ctx.map(e_step, components, alpha, places), strict=True)
+            # A batch stands for the corpus by its share of the words.
+            scale = words / max(1.0, sum(counts))
+            bound = scale * sum(bounds) + dirichlet_bound(components, eta)
+            return -bound / words, scale * np.sum(explained, axis=0)
+
+        course = Course(ctx, self)
+        components = course.restored
+        if components is None:
+            # As scikit-learn starts: near 1 everywhere, differing enough to break the tie.
+            shape = (self.topics, ctx.data.num_features)
+            components = np.random.default_rng(self.seed).gamma(100.0, 0.01, shape)
+        loss, explained = assess(components, course.iteration)
+        if not course.losses:
+            course.record(loss, components)
+        while course.goes_on:
+            weight = 1.0 if self.optimizer == "em" else (self.offset + course.iteration) ** -self.decay
+            components = (1.0 - weight) * components + weight * (eta + explained)
+            loss, explained = assess(components, course.iteration + 1)
+            course.record(loss, components)
+        return LDAModel(components=components, alpha=alpha, eta=eta, losses=course.losses)
+
+    def _batch(self, rows: int, iteration: int) -> NDArray[np.int64]:
+        """Return the sorted places of an iteration's documents."""
+        generator = np.random.default_rng((self.seed, iteration))
+        return np.sort(generator.choice(rows, min(self.batch_rows, rows), replace=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """What an E-step finds."""
+
+    #: Dirichlet posteriors over the topics of each document (documents x topics).
+    gamma: Floats
+    #: The documents' part of the variational bound.
+    bound: float
+    #: How many words each topic explains (topics x words).
+    explained: Floats
+
+
+def e_step(
+    partition: Partition, components: Floats, alpha: float, places: NDArray[np.int64] | None
+) -> tuple[float, float, Floats]:
+    """Return the bound of the documents at these places (None: all), their words, and who explains them."""
+    chosen = partition.x if places is None else partition.x[held(partition, places)]
+    counts = sp.csr_array(chosen, dtype=float)
+    found = infer(counts, components, alpha)
+    return found.bound, float(counts.sum()), found.explained
+
+
+def infer(counts: sp.csr_array, components: Floats, alpha: float) -> Inference:
+    """Return the posteriors of all documents, block after block; each document's depends on itself only."""
+    beta = expected(components)
+    gammas = [np.empty((0, len(beta)))]
+    bound, explained = 0.0, np.zeros_like(components)
+    for start in range(0, counts.shape[0], BLOCK):
+        block = counts[start : start + BLOCK]
+        gamma = settle(block, beta, alpha)
+        theta = expected(gamma)
+        ratios, likelihood = _ratios(block, theta, beta)
+        bound += likelihood + dirichlet_bound(gamma, alpha)
+        explained += beta * (ratios.T @ theta).T
+        gammas.append(gamma)
+    return Inference(gamma=np.concatenate(gammas), bound=bound, explained=explained)
+
+
+def settle(block: sp.csr_array, beta: Floats, alpha: float) -> Floats:
+    """Return gamma at the fixed point of gamma = alpha + words explained; documents that are there drop out."""
+    gamma = np.ones((block.shape[0], len(beta)))
+    live = np.arange(len(gamma))
+    for _ in range(ROUNDS):
+        theta = expected(gamma[live])
+        ratios, _ = _ratios(block, theta, beta)
+        update = alpha + theta * (ratios @ beta.T)
+        moving = np.abs(update - gamma[live]).mean(axis=1) >= SETTLED
+        gamma[live] = update
+        live, block = live[moving], block[moving]
+        if not len(live):
+            break
+    return gamma
+
+
+def _ratios(block: sp.csr_array, theta: Floats, beta: Floats) -> tuple[sp.csr_array, float]:
+    """Return count / p for each word of a document, p = Σ_k theta_k beta_k, and Σ count log p."""
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    p = np.einsum("ik,ik->i", theta[rows], beta.T[block.indices]) + np.finfo(float).tiny
+    ratios = sp.csr_array((block.data / p, block.indices, block.indptr), shape=block.shape)
+    return ratios, float(block.data @ np.log(p))
+
+
+def expected(dirichlet: Floats) -> Floats:
+    """Return exp(E[log p]) for each row's Dirichlet distribution."""
+    return np.asarray(np.exp(psi(dirichlet) - psi(dirichlet.sum(axis=1, keepdims=True))))
+
+
+def dirichlet_bound(posterior: Floats, prior: float) -> float:
+    """Return Σ E[log p(v | prior) - log q(v | posterior)] over the rows' Dirichlet distributions."""
+    rows, size = posterior.shape
+    sums = posterior.sum(axis=1, keepdims=True)
+    logs = psi(posterior) - psi(sums)
+    terms = np.sum((prior - posterior) * logs + gammaln(posterior) - gammaln(prior)) - np.sum(gammaln(sums))
+    return float(terms + rows * gammaln(prior * size))
+
+
+def _count_words(ctx: Context) -> float:
+    """Return how many words the corpus has."""
+    check_features(ctx, "LDA")
+    least, words = zip(*ctx.map(_least_and_sum), strict=True)
+    if min(least) < 0:
+        raise DataError(f"LDA: entries count words and cannot be negative; found {min(least):g}")
+    if sum(words) == 0:
+        raise DataError("LDA: there are no words; every entry is 0")
+    return float(sum(words))
+
+
+def _least_and_sum(partition: Partition) -> tuple[float, float]:
+    values = values_of(partition.x)
+    return float(values.min(initial=0)), float(values.sum(dtype=float))
