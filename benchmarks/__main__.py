@@ -1,4 +1,4 @@
-"""Runs the benchmarks one after another: `make bench`, with ARGS="--data DIR" for those that need recorded curves."""
+"""Runs the benchmarks one after another: `make bench`, with ARGS="--data DIR" where recorded curves are needed."""
 
 import argparse
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 #: Each benchmark with whether it needs recorded curves.
 BENCHMARKS = {
     "decision_speed": False,
+    "local_engine": False,
     "simulated_quality": False,
     "forecast_accuracy": True,
 }
@@ -29,7 +30,7 @@ def main() -> None:
             print("skipped: it needs recorded curves; give --data DIR", flush=True)
             continue
         command = [sys.executable, "-m", f"benchmarks.{name}"]
-        if options.data is not None and name != "decision_speed":
+        if options.data is not None and name in ("simulated_quality", "forecast_accuracy"):
             command += ["--data", str(options.data)]
         failed |= subprocess.run(command, check=False).returncode != 0
     sys.exit(failed)

@@ -9,17 +9,40 @@ from importlib import import_module
 # the rest here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from slaq.cluster import Cluster, Job
     from slaq.core.errors import SlaqError
     from slaq.core.forecast import Forecast, forecast
+    from slaq.jobs.context import Cancelled, Context
+    from slaq.jobs.data import Dataset
+    from slaq.reporting import announce, report
 
     __version__: str
 
-__all__ = ["Forecast", "SlaqError", "__version__", "forecast"]
+__all__ = [
+    "Cancelled",
+    "Cluster",
+    "Context",
+    "Dataset",
+    "Forecast",
+    "Job",
+    "SlaqError",
+    "__version__",
+    "announce",
+    "forecast",
+    "report",
+]
 
 _HOME = {
+    "Cancelled": "slaq.jobs.context",
+    "Cluster": "slaq.cluster",
+    "Context": "slaq.jobs.context",
+    "Dataset": "slaq.jobs.data",
     "Forecast": "slaq.core.forecast",
+    "Job": "slaq.cluster",
     "SlaqError": "slaq.core.errors",
+    "announce": "slaq.reporting",
     "forecast": "slaq.core.forecast",
+    "report": "slaq.reporting",
 }
 
 # Hidden from type checkers, which would otherwise take every misspelt name for a lazy one.

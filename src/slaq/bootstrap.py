@@ -11,6 +11,12 @@ from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
 from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.roster import Roster
+from slaq.engines.clock import WallClock
+from slaq.engines.local.commands import CommandRunner
+from slaq.engines.local.engine import LocalEngine
+from slaq.engines.local.journal import Journal, Listener
+from slaq.engines.local.programs import Programs, Site
+from slaq.engines.local.units import FractionalRoster
 from slaq.ports import History
 from slaq.scheduler import Scheduler
 from slaq.simulation.clairvoyant import ClairvoyantAppraiser
@@ -85,3 +91,44 @@ def simulate(
     best = {job.spec.id: job.best_loss for job in workload}
     curves = [JobCurve.of(spec, store.events(spec.id), best[spec.id]) for spec in store.jobs()]
     return Run(outcome=measure(policy, curves, store.decisions(), epoch_seconds), history=store)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A scheduler on this machine's cores, and what it is made of."""
+
+    scheduler: Scheduler
+    engine: LocalEngine
+    programs: Programs
+    commands: CommandRunner
+    store: MemoryStore
+    clock: WallClock
+
+
+def go_live(policy: str, site: Site, listener: Listener, throttle: str | None = None) -> Live:
+    """Start the engine of this machine under a policy; the caller runs the epochs and closes the engine."""
+    if policy == CLAIRVOYANT:
+        raise UnknownNameError("policy for a live cluster", policy, _POLICIES)
+    chosen = make_policy(policy)
+    clock = WallClock()
+    store = MemoryStore()
+    journal = Journal(clock, listener)
+    commands = CommandRunner(journal, site.units_per_core, throttle)
+    programs = Programs(site, journal)
+    engine = LocalEngine(journal, [programs, commands], site.cores * site.units_per_core)
+    scheduler = Scheduler(
+        engine=engine,
+        store=store,
+        clock=clock,
+        policy=chosen,
+        appraiser=Appraiser(epoch_seconds=site.epoch_seconds),
+        roster=FractionalRoster(make_forecaster("slaq"), site.units_per_core),
+    )
+    return Live(
+        scheduler=scheduler,
+        engine=engine,
+        programs=programs,
+        commands=commands,
+        store=store,
+        clock=clock,
+    )

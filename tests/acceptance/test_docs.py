@@ -82,8 +82,16 @@ def keys(value: Any) -> Iterator[str]:
             yield from keys(inner) if key != "algorithms" else ()
 
 
+JOBS_FILE = """
+[[job]]
+name = "a"
+algorithm = "kmeans"
+data = {generate = "blobs", rows = 200, features = 3, seed = 1}
+parameters = {k = 3, iterations = 3}
+"""
 JSON_RUNS = {
-    "demo": ["demo", "--jobs", "2", "--json"],
+    "demo": ["demo", "--jobs", "2", "--over", "0", "--size", "0.001", "--json"],
+    "run": ["run", "jobs.toml", "--json"],
     "simulate": ["simulate", "jobs.jsonl", "--policy", "fair", "--json"],
     "workload inspect": ["workload", "inspect", "jobs.jsonl", "--json"],
     "forecast": ["forecast", "losses.txt", "--json"],
@@ -110,6 +118,7 @@ def test_every_json_field_is_documented(run: str, tmp_path: Path, monkeypatch: p
     made = runner.invoke(main, ["workload", "generate", "-o", "jobs.jsonl", "--jobs", "2"])
     assert made.exit_code == 0, made.output
     Path("losses.txt").write_text("3 2 1.5\n")
+    Path("jobs.toml").write_text(JOBS_FILE)
     done = runner.invoke(main, JSON_RUNS[run])
     assert done.exit_code == 0, done.output
     section = section_of(f"slaq {run}") + (section_of("slaq simulate") if run == "demo" else "")

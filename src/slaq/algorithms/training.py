@@ -81,7 +81,8 @@ class Course:
     @property
     def goes_on(self) -> bool:
         """Whether there is another iteration to do."""
-        if self.iteration >= self._limit:
+        # Told to end, a job still has a model to return: the one of this iteration.
+        if self._ctx.stopping or self.iteration >= self._limit:
             return False
         if len(self.losses) < 2:
             return True
@@ -91,7 +92,7 @@ class Course:
 
     def record(self, loss: float, state: Any) -> None:
         """Report the loss of a state that an iteration reached (the first time: that training starts from)."""
-        self._ctx.report(loss)
         self.losses = (*self.losses, float(loss))
+        self._ctx.report(loss)
         if self.iteration % self._every == 0 or not self.goes_on:
             self._ctx.checkpoint({"state": state, "losses": self.losses})

@@ -1,23 +1,61 @@
-"""`slaq demo`: the difference that quality-driven scheduling makes, in seconds and without preparation."""
+"""`slaq demo`: real training jobs on this machine's cores, under fair sharing and under slaq."""
 
-import math
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.bootstrap import CLAIRVOYANT, POLICIES
+from slaq.cli.finite import finite
 from slaq.cli.outputs import output_path, picture_path
 
-POLICIES = ("fair", "total-quality", "clairvoyant")
-CAPACITY = 640
-EPOCH_SECONDS = 3.0
+if TYPE_CHECKING:
+    from slaq.bootstrap import Run
+    from slaq.cli.demo_jobs import PlannedJob
+    from slaq.cluster import Cluster
+
+EPOCH_SECONDS = 0.5
+LOSS_PATTERN = r"loss ([-+.\deE]+)"
 
 
 @click.command("demo")
-@click.option("--jobs", type=click.IntRange(2, 100_000), default=60, show_default=True, help="How many jobs.")
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice([policy for policy in POLICIES if policy != CLAIRVOYANT]),
+    multiple=True,
+    default=["fair", "total-quality"],
+    show_default=True,
+    help="Who gets the cores; repeat it to compare policies side by side.",
+)
+@click.option("--jobs", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many jobs.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed, other jobs."
+)
+@click.option(
+    "--over",
+    type=click.FloatRange(min=0),
+    callback=finite,
+    default=60.0,
+    show_default=True,
+    help="Seconds over which the jobs arrive.",
+)
+@click.option(
+    "--size",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=finite,
+    default=1.0,
+    show_default=True,
+    help="How large their data is, relative to the usual.",
+)
+@click.option("--cores", type=click.IntRange(min=1), help="Cores to use; by default all of them.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder with mnist, uci_regression or ap_corpus: train on those instead of made-up data.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON as `slaq simulate` does, and nothing else.")
 @click.option(
@@ -36,57 +74,129 @@ EPOCH_SECONDS = 3.0
     show_default=True,
     help="Where to write the HTML page.",
 )
-def command(jobs: int, seed: int, as_json: bool, plot: Path, report: Path) -> None:
+def command(
+    policies: tuple[str, ...],
+    jobs: int,
+    seed: int,
+    over: float,
+    size: float,
+    cores: int | None,
+    data: Path | None,
+    as_json: bool,
+    plot: Path,
+    report: Path,
+) -> None:
     """See slaq and fair sharing train the same jobs, side by side.
 
-    Jobs shaped like nine common algorithms arrive at a simulated cluster of 640 units. They run once under
-    fair sharing, once under slaq's own policy, and once under one that knows every loss curve in advance,
-    which shows how much there is to win at all.
+    Jobs of nine algorithms, and one plain script, arrive over a minute at a cluster made of this machine's
+    cores, and train for real: once under each policy, with the same arrivals and data.
     """
     import numpy as np
 
-    from slaq.bootstrap import FORECASTERS
-    from slaq.cli.comparison import Cluster, compare
-    from slaq.cli.description import describe
-    from slaq.simulation.generator import generate
+    from slaq.cli.comparison import Comparison
+    from slaq.cli.demo_jobs import USUAL_CORES, Amount, plan, recorded_data
+    from slaq.cli.terminal import progress
+    from slaq.engines.local.engine import cores_here
 
-    workload = generate(jobs, np.random.default_rng(seed))
-    cluster = Cluster(capacity=CAPACITY, epoch_seconds=EPOCH_SECONDS, forecaster=FORECASTERS[0])
-    comparison = compare(workload, POLICIES, cluster)
-    summaries = {policy: run.outcome.as_json() for policy, run in comparison.runs.items()}
+    cores = cores or cores_here()
+    real = {} if data is None else recorded_data(data)
+    if data is not None:
+        click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
+    amount = Amount(jobs=jobs, seconds=over, size=size * cores / USUAL_CORES)
+    planned = plan(amount, np.random.default_rng(seed), real)
+    runs: dict[str, _Trained] = {}
+    with progress(stages=len(set(policies))) as begin:
+        for policy in dict.fromkeys(policies):
+            runs[policy] = _train(policy, planned, cores, begin(policy))
+    comparison = Comparison(runs=_measured(runs))
     if as_json:
         click.echo(comparison.as_json())
     else:
         comparison.print_table()
-        click.echo(f"\n{reading(summaries)}\n")
+        click.echo(f"\n{reading({name: run.outcome.as_json() for name, run in comparison.runs.items()})}\n")
     comparison.write_plot(plot)
     facts = {
-        **describe(workload).facts(CAPACITY),
-        "capacity": f"{CAPACITY} units",
+        "jobs": f"{jobs} real training jobs, arriving over {over:g} s",
+        "cores": str(cores),
         "epoch": f"{EPOCH_SECONDS:g} s",
+        "useful CPU time": ", ".join(f"{name} {run.cpu_seconds:.0f} s" for name, run in runs.items()),
     }
-    title = f"slaq and fair sharing train the same {jobs:,} jobs"
+    title = f"The same {jobs} training jobs under {' and '.join(runs)}"
     comparison.write_report(
         report, title=title, facts=facts, command=f"slaq demo --jobs {jobs} --seed {seed}"
     )
 
 
+class _Trained:
+    """What one policy's cluster left behind."""
+
+    def __init__(self, policy: str, cluster: "Cluster") -> None:
+        self.policy = policy
+        self.history = cluster.history
+        self.losses = {job.id: job.losses for job in cluster.jobs()}
+        self.cpu_seconds = sum(seen.cpu_seconds for job in cluster.jobs() for seen in job.observations)
+
+
+def _train(
+    policy: str, planned: "Sequence[PlannedJob]", cores: int, told: Callable[[float], None]
+) -> _Trained:
+    """Submit the jobs at their times to a cluster under the policy, and wait for them all."""
+    from slaq.cluster import Cluster
+
+    with Cluster(cores, policy, epoch_seconds=EPOCH_SECONDS) as cluster:
+        began = time.monotonic()
+        coming = list(planned)
+        while coming or not cluster.wait(timeout=0.2):
+            while coming and coming[0].arrival <= time.monotonic() - began:
+                _submit(cluster, coming.pop(0))
+            if coming:
+                time.sleep(min(0.2, max(coming[0].arrival - (time.monotonic() - began), 0.0)))
+            told(sum(job.done() for job in cluster.jobs()) / len(planned))
+        for job in cluster.jobs():
+            job.result()  # a job that failed is a defect here, so it is raised
+        return _Trained(policy, cluster)
+
+
+def _submit(cluster: "Cluster", job: "PlannedJob") -> None:
+    if job.program is not None:
+        cluster.submit(job.program, job.data, name=job.name)
+        return
+    script = Path(__file__).with_name("demo_script.py")
+    cluster.submit_command(
+        [sys.executable, str(script), str(job.rows)], name=job.name, loss_pattern=LOSS_PATTERN
+    )
+
+
+def _measured(runs: "Mapping[str, _Trained]") -> "dict[str, Run]":
+    """Return the outcomes; a job's final best is the best that any of the runs found."""
+    from slaq.bootstrap import Run
+    from slaq.core.outcome import JobCurve, measure
+
+    best: dict[str, float] = {}
+    for run in runs.values():
+        for job_id, losses in run.losses.items():
+            best[job_id] = min([best.get(job_id, float("inf")), *losses])
+    measured = {}
+    for policy, run in runs.items():
+        curves = [
+            JobCurve.of(spec, run.history.events(spec.id), best[spec.id]) for spec in run.history.jobs()
+        ]
+        outcome = measure(policy, curves, run.history.decisions(), EPOCH_SECONDS)
+        measured[policy] = Run(outcome=outcome, history=run.history)
+    return measured
+
+
 def reading(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what the numbers say, in two sentences."""
+    """Return what the numbers say, in a sentence or two."""
     from slaq.reports.measures import TIME_TO_90
 
-    fair, slaq, best = (TIME_TO_90.value(summaries[policy]) for policy in POLICIES)
-    shown = {policy: TIME_TO_90.text(summaries[policy]) for policy in POLICIES}
-    if math.isnan(fair + slaq):
-        return "No job reached 90% of its loss reduction. Try more jobs, or another seed."
-    change = round(100.0 * (slaq - fair) / fair)
+    if not {"fair", "total-quality"} <= set(summaries):
+        return "Name the policies fair and total-quality to see what slaq is worth here."
+    fair, ours = (TIME_TO_90.value(summaries[policy]) for policy in ("fair", "total-quality"))
+    change = round(100.0 * (ours - fair) / fair)
     compared = f"{abs(change)}% {'sooner than' if change < 0 else 'later than'}" if change else "as soon as"
-    first = (
-        f"Under slaq a job makes 90% of its loss reduction in {shown['total-quality']} on average, "
-        f"{compared} under fair sharing ({shown['fair']})."
+    shown = {policy: TIME_TO_90.text(summaries[policy]) for policy in ("fair", "total-quality")}
+    return (
+        f"Under slaq a job makes 90% of its loss reduction in {shown['total-quality']} on average, {compared} "
+        f"under fair sharing ({shown['fair']}). Its last percents come later: others are worth more by then."
     )
-    known = f"A scheduler that knew every loss curve in advance would take {shown['clairvoyant']}"
-    if best < fair and slaq < fair:
-        won = 100.0 * (fair - slaq) / (fair - best)
-        return f"{first} {known}, so slaq's forecasts win {won:.0f}% of what there is to win."
-    return f"{first} {known}."

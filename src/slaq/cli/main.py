@@ -15,6 +15,7 @@ from slaq.core.errors import SlaqError, UnknownNameError
 #: here and not only in the module, so that help and completion import no verb, hence no NumPy.
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("slaq.cli.demo", "See slaq and fair sharing train the same jobs, side by side."),
+    "run": ("slaq.cli.run", "Train the jobs in a file on this machine's cores."),
     "simulate": ("slaq.cli.simulate", "Run a workload through a policy on a virtual clock."),
     "forecast": ("slaq.cli.forecast", "Predict where a loss curve is heading, and how surely."),
     "workload": ("slaq.cli.workload", "Generate, inspect and check workload files."),

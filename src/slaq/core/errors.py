@@ -19,6 +19,7 @@ class SlaqError(Exception):
     ├── ForecastError       a history or horizons that no forecast can be made from
     ├── HyperparameterError a hyperparameter that an algorithm cannot train with
     ├── JobFailedError      a job failed without an exception of its program to show for it
+    ├── JobOptionError      an option of a job that makes no sense
     ├── JobsFileError       a jobs file with mistakes in it
     ├── MissingExtraError   a library is needed that comes with an extra of slaq
     ├── ModelError          a file does not hold the model that was asked for
@@ -159,6 +160,16 @@ class JobFailedError(SlaqError):
         self.job_id = job_id
         self.reason = reason
         super().__init__(f"job {job_id!r} failed: {reason}")
+
+
+class JobOptionError(SlaqError):
+    """An option of a job was given a value that makes no sense."""
+
+    def __init__(self, option: str, value: object, wanted: str) -> None:
+        self.option = option
+        self.value = value
+        self.wanted = wanted
+        super().__init__(f"{option} is {value!r}; give {wanted}")
 
 
 class TaskError(SlaqError):

@@ -27,6 +27,14 @@ class Context(Protocol):
         """How many workers, in cores, the job holds now; may be a fraction."""
         ...
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the job is to end: the next map or report raises `Cancelled`.
+
+        A program that looks here between iterations can return what it has instead.
+        """
+        ...
+
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run function(partition, *args) for every partition, on whatever workers the job holds now.
 

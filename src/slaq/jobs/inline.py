@@ -27,6 +27,11 @@ class InlineContext(Context):
     def workers(self) -> float:
         return 1.0
 
+    @property
+    @override
+    def stopping(self) -> bool:
+        return False
+
     @override
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         return [function(partition, *args) for partition in self._partitions]

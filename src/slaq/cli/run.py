@@ -1,0 +1,314 @@
+"""`slaq run`: trains the jobs of a file on this machine, and keeps their models."""
+
+import json
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slaq.bootstrap import CLAIRVOYANT, POLICIES
+from slaq.cli.outputs import output_path
+
+if TYPE_CHECKING:
+    from slaq.cli.batch import Batch, Entry
+    from slaq.cluster import Cluster
+    from slaq.config import ClusterTable, JobsFile, Vocabulary
+    from slaq.core.outcome import Outcome
+
+#: Policies that need no knowledge of the future.
+LIVE_POLICIES = tuple(policy for policy in POLICIES if policy != CLAIRVOYANT)
+USUAL_POLICY, USUAL_EPOCH_SECONDS = "total-quality", 1.0
+#: Where results go unless told otherwise.
+RESULTS = Path("slaq-results")
+#: Characters of a terminal below which the last table has fewer columns.
+NARROW = 120
+#: Algorithms that learn from features alone.
+UNSUPERVISED = ("kmeans", "lda")
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--policy", type=click.Choice(LIVE_POLICIES), help="Who gets the units.  [default: total-quality]"
+)
+@click.option("--cores", type=click.IntRange(min=1), help="Cores to use.  [default: all]")
+@click.option(
+    "--epoch-seconds",
+    type=click.FloatRange(min=0, min_open=True, max=3600),
+    help="Seconds from one decision to the next.  [default: 1]",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for models, losses and logs.  [default: slaq-results/NAME-1, -2, ...]",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    callback=output_path,
+    help="Write the course of it all into one HTML page.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and no table.")
+@click.option("--check", is_flag=True, help="Check the file and start nothing.")
+@click.option("--quiet", is_flag=True, help="Show nothing while jobs run.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: Path,
+    policy: str | None,
+    cores: int | None,
+    epoch_seconds: float | None,
+    results: Path | None,
+    report: Path | None,
+    as_json: bool,
+    check: bool,
+    quiet: bool,
+) -> None:
+    """Train the jobs in FILE, a TOML file, on this machine's cores, and keep their models.
+
+    Options win over the [cluster] table of the file. A file with mistakes starts nothing: all of them are
+    told, each with its line and what to write instead. Ctrl-C stops all jobs and keeps what they have done;
+    a second one ends everything at once. The exit status is 0 when all jobs completed, 1 when one failed or
+    the file has mistakes, 130 after Ctrl-C.
+
+    \b
+    slaq run jobs.toml --check
+    slaq run jobs.toml --policy fair --cores 2 --report report.html
+    """
+    from slaq.config import read_jobs_file
+
+    jobs_file = read_jobs_file(file, vocabulary())
+    if check:
+        _tell_sound(jobs_file, as_json=as_json)
+        return
+    said = replace(
+        jobs_file.cluster,
+        policy=policy or jobs_file.cluster.policy or USUAL_POLICY,
+        cores=cores or jobs_file.cluster.cores,
+        epoch_seconds=epoch_seconds or jobs_file.cluster.epoch_seconds or USUAL_EPOCH_SECONDS,
+        results=results or jobs_file.cluster.results or _fresh_folder(file),
+        report=report or jobs_file.cluster.report,
+    )
+    status = _run(jobs_file, said, as_json=as_json, quiet=quiet)
+    if status:
+        ctx.exit(status)
+
+
+def vocabulary() -> "Vocabulary":
+    """Return the names that a jobs file may use."""
+    from dataclasses import fields
+
+    from slaq.algorithms import ALGORITHMS
+    from slaq.config import Recipe, Vocabulary
+    from slaq.engines.processes.sources import checked_pattern
+
+    recipes = {
+        name: Recipe(
+            names=tuple(field.name for field in fields(algorithm)),
+            make=algorithm.from_options,
+            needs_targets=name not in UNSUPERVISED,
+        )
+        for name, algorithm in ALGORITHMS.items()
+    }
+    return Vocabulary(policies=LIVE_POLICIES, algorithms=recipes, check_pattern=checked_pattern)
+
+
+def _tell_sound(jobs_file: "JobsFile", *, as_json: bool) -> None:
+    if as_json:
+        jobs = [{"id": job.name, "algorithm": job.kind, "arrival": job.arrival} for job in jobs_file.jobs]
+        click.echo(json.dumps({"file": str(jobs_file.path), "jobs": jobs}, indent=2))
+    else:
+        click.echo(f"{jobs_file.path}: {_jobs(len(jobs_file.jobs))}, no mistakes")
+
+
+def _fresh_folder(file: Path) -> Path:
+    """Make a folder for results that was not there; two batches that start together get one each."""
+    RESULTS.mkdir(exist_ok=True)
+    for number in count(1):
+        folder = RESULTS / f"{file.stem}-{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError("counting never ends")
+
+
+def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: bool) -> int:
+    """Run the batch, tell how it went, and return the exit status."""
+    from slaq.cli.batch import Batch
+    from slaq.cli.interrupts import STATUS, Interrupts
+    from slaq.cli.live import view
+    from slaq.cluster import Cluster
+
+    # Without a handler, Python would print warnings into the table; what matters of them is shown there.
+    logging.getLogger("slaq").addHandler(logging.NullHandler())
+    assert said.results is not None
+    assert said.policy is not None
+    assert said.epoch_seconds is not None
+    farewell = f"slaq: stopped at once; what had ended by then is in {said.results}"
+    with Interrupts(farewell) as interrupts:
+        cluster = Cluster(
+            cores=said.cores,
+            policy=said.policy,
+            epoch_seconds=said.epoch_seconds,
+            directory=said.results,
+            units_per_core=said.units_per_core,
+        )
+        try:
+            heading = _heading(jobs_file, cluster)
+            batch = Batch(jobs_file.jobs, cluster)
+            with view(heading, quiet=quiet) as shown:
+                batch.run(interrupts, shown.show)
+        finally:
+            cluster.shutdown(cancel=True)
+    outcome = _outcome(cluster, said)
+    summary = _summary(jobs_file, said, batch, cluster, outcome, interrupted=interrupts.count > 0)
+    text = json.dumps(summary, indent=2, allow_nan=False)
+    (said.results / "summary.json").write_text(f"{text}\n", encoding="utf-8")
+    if as_json:
+        click.echo(text)
+    else:
+        _print_table(batch)
+    if said.report is not None:
+        _write_report(jobs_file, said, cluster, outcome)
+    _tell_end(batch, said.results, interrupted=interrupts.count > 0)
+    if interrupts.count:
+        return STATUS
+    return 1 if any(entry.state != "completed" for entry in batch.entries) else 0
+
+
+def _heading(jobs_file: "JobsFile", cluster: "Cluster") -> str:
+    cores = f"{cluster.cores} {'core' if cluster.cores == 1 else 'cores'}"
+    return f"{_jobs(len(jobs_file.jobs))} on {cores} ({cluster.capacity} units), {cluster.policy}"
+
+
+def _jobs(number: int) -> str:
+    return f"{number} {'job' if number == 1 else 'jobs'}"
+
+
+def _outcome(cluster: "Cluster", said: "ClusterTable") -> "Outcome":
+    from slaq.core.outcome import JobCurve, measure
+
+    history = cluster.history
+    curves = [JobCurve.of(spec, history.events(spec.id)) for spec in history.jobs()]
+    assert said.epoch_seconds is not None
+    return measure(cluster.policy, curves, history.decisions(), said.epoch_seconds)
+
+
+def _summary(
+    jobs_file: "JobsFile",
+    said: "ClusterTable",
+    batch: "Batch",
+    cluster: "Cluster",
+    outcome: "Outcome",
+    *,
+    interrupted: bool,
+) -> dict[str, Any]:
+    """Return the documented object."""
+    return {
+        "file": str(jobs_file.path),
+        "policy": cluster.policy,
+        "cores": cluster.cores,
+        "units": cluster.capacity,
+        "epoch_seconds": said.epoch_seconds,
+        "directory": str(said.results),
+        "interrupted": interrupted,
+        **outcome.as_json(),
+        "jobs": [entry.as_json() for entry in batch.entries],
+    }
+
+
+def _print_table(batch: "Batch") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from slaq.cli.live import number
+    from slaq.cli.terminal import show
+
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "job": lambda facts: facts["id"],
+        "algorithm": lambda facts: facts["algorithm"],
+        "state": lambda facts: facts["state"],
+        "iterations": lambda facts: str(facts["losses"] - 1) if facts["losses"] else "–",
+        "first loss": lambda facts: number(facts["first_loss"]),
+        "best loss": lambda facts: number(facts["best_loss"]),
+        "done": lambda facts: f"{100 * facts['reduction']:.0f}%" if facts["losses"] else "–",
+        "CPU": lambda facts: f"{facts['cpu_seconds']:.1f} s",
+        "kept": lambda facts: facts["result"] or "–",
+    }
+    # Where there is a terminal to fit, long names give way to the numbers.
+    console, longest = Console(), None
+    if console.is_terminal:
+        if console.width < NARROW:
+            del columns["algorithm"], columns["first loss"]
+        names = [heading for heading in columns if heading in ("job", "algorithm")]
+        longest = max(8, (console.width - 12 * (len(columns) - len(names))) // len(names))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in columns:
+        named = heading in ("job", "algorithm")
+        words = named or heading in ("state", "kept")
+        table.add_column(
+            heading,
+            justify="left" if words else "right",
+            no_wrap=True,
+            max_width=longest if named else None,
+        )
+    for entry in batch.entries:
+        facts = entry.as_json()
+        table.add_row(*(Text(cell(facts)) for cell in columns.values()))
+    show(table)
+
+
+def _write_report(
+    jobs_file: "JobsFile", said: "ClusterTable", cluster: "Cluster", outcome: "Outcome"
+) -> None:
+    from slaq.bootstrap import Run
+    from slaq.cli.comparison import Comparison
+
+    assert said.report is not None
+    comparison = Comparison(runs={cluster.policy: Run(outcome=outcome, history=cluster.history)})
+    kinds = Counter(job.kind for job in jobs_file.jobs)
+    facts = {
+        "file": str(jobs_file.path),
+        "jobs": f"{len(jobs_file.jobs)}: " + ", ".join(f"{kind} {often}" for kind, often in kinds.items()),
+        "cores": str(cluster.cores),
+        "capacity": f"{cluster.capacity} units",
+        "epoch": f"{said.epoch_seconds:g} s",
+        "results": str(said.results),
+    }
+    words = ["slaq", "run", str(jobs_file.path), "--policy", cluster.policy, "--cores", str(cluster.cores)]
+    words += ["--epoch-seconds", f"{said.epoch_seconds:g}"]
+    title = f"{_jobs(len(jobs_file.jobs))} of {jobs_file.path.name} under {cluster.policy}"
+    comparison.write_report(said.report, title=title, facts=facts, command=shlex.join(words))
+
+
+def _tell_end(batch: "Batch", results: Path, *, interrupted: bool) -> None:
+    """Say on stderr what was kept where, and why jobs failed."""
+    failed = [entry for entry in batch.entries if entry.state == "failed"]
+    for entry in failed:
+        click.echo(f"slaq: job {entry.table.name!r} failed: {_last_line(entry)}", err=True)
+    for entry in batch.entries:
+        if entry.kept is not None and entry.kept.problem:
+            click.echo(f"slaq: job {entry.table.name!r}: {entry.kept.problem}", err=True)
+    if interrupted:
+        done = sum(entry.state == "completed" for entry in batch.entries)
+        click.echo(f"slaq: stopped; {done} of {_jobs(len(batch.entries))} had completed", err=True)
+        for entry in batch.entries:
+            if entry.state == "cancelled":
+                kept = "nothing" if entry.kept is None else entry.kept.text
+                click.echo(f"  kept of {entry.table.name}: {kept}", err=True)
+    click.echo(f"results: {results}", err=True)
+
+
+def _last_line(entry: "Entry") -> str:
+    lines = entry.reason.strip().splitlines()
+    log = "" if entry.job is None else f" (log: {entry.job.directory / 'log.txt'})"
+    return (lines[-1].strip() if lines else "it gave no reason") + log

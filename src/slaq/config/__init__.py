@@ -1,0 +1,26 @@
+"""The jobs file: what `slaq run` is to run, read from TOML and checked as a whole before anything starts."""
+
+from slaq.config.reading import Vocabulary, read_jobs_file
+from slaq.config.values import (
+    AlgorithmWork,
+    ClusterTable,
+    CommandWork,
+    JobsFile,
+    JobTable,
+    ProgramWork,
+    Recipe,
+    Work,
+)
+
+__all__ = [
+    "AlgorithmWork",
+    "ClusterTable",
+    "CommandWork",
+    "JobTable",
+    "JobsFile",
+    "ProgramWork",
+    "Recipe",
+    "Vocabulary",
+    "Work",
+    "read_jobs_file",
+]

@@ -1,0 +1,116 @@
+"""What a jobs file says, as values: the cluster, and the jobs with their work."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: Features and targets as arrays, or no targets: what `Cluster.submit` takes as data.
+Data = tuple[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTable:
+    """What the file says about the cluster; None where it says nothing."""
+
+    cores: int | None = None
+    policy: str | None = None
+    epoch_seconds: float | None = None
+    units_per_core: int | None = None
+    results: Path | None = None
+    report: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How an algorithm is made from a job's parameters."""
+
+    #: Its hyperparameters.
+    names: tuple[str, ...]
+    #: Returns the training program; raises a SlaqError for a value that makes no sense.
+    make: Callable[[Mapping[str, Any]], Any]
+    #: Whether it learns targets from features, rather than features alone.
+    needs_targets: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmWork:
+    """One of slaq's own algorithms on some data."""
+
+    algorithm: str
+    program: Any
+    data: Data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramWork:
+    """A training program of the user's own, its parameters filled in."""
+
+    #: As the file names it.
+    reference: str
+    program: Callable[..., Any]
+    data: Data | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandWork:
+    """Any command, and where its losses are read."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    loss_pattern: str | None = None
+    loss_file: Path | None = None
+    loss_column: str | None = None
+    #: False for other work, which competes by no loss and is held at its fair share.
+    trains: bool = True
+
+
+Work = AlgorithmWork | ProgramWork | CommandWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTable:
+    """One job of the file."""
+
+    name: str
+    work: Work
+    #: Seconds after the start of the batch.
+    arrival: float = 0.0
+    weight: float = 1.0
+    min_units: int = 0
+    max_units: int | None = None
+    target_loss: float | None = None
+    stop_at: float | None = None
+    max_iterations: int | None = None
+    #: Seconds.
+    time_budget: float | None = None
+    max_restarts: int | None = None
+    #: What only jobs with data in partitions have.
+    partitions: int | None = None
+    task_timeout: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the job is, in one word: its algorithm, its program, or the program its command runs."""
+        if isinstance(self.work, AlgorithmWork):
+            return self.work.algorithm
+        if isinstance(self.work, ProgramWork):
+            return self.work.reference.rpartition("/")[2]
+        return command_name(self.work.argv)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsFile:
+    """A whole file without mistakes."""
+
+    path: Path
+    cluster: ClusterTable
+    #: In the order of the file, grids expanded.
+    jobs: tuple[JobTable, ...]
+
+
+def command_name(argv: tuple[str, ...]) -> str:
+    """Return what a command is about: the script that an interpreter is given, else the program itself."""
+    scripts = [word for word in argv[1:3] if Path(word).suffix in (".py", ".sh", ".R", ".jl")]
+    return Path(scripts[0] if scripts else argv[0]).name

@@ -1,0 +1,1 @@
+"""What starts, resizes and stops jobs on real hardware."""

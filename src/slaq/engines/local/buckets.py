@@ -1,0 +1,68 @@
+"""Token buckets in CPU seconds: who may use a core next.
+
+A job that was granted r cores earns r tokens a second, and pays for the CPU its tasks and driver used. Its
+*lead* is tokens / r: for how many seconds its grant has gone unused, or, below zero, how far it has run ahead.
+The job with the longest lead goes next. Two things keep leads near zero without touching their differences,
+which are what shares rest on: when nobody who wants a core has any lead, all are forgiven that much (using
+what others leave idle costs nothing); and when everybody has one, as on a machine that delivers less than was
+promised, all lose that much.
+"""
+
+from collections.abc import Iterable
+
+#: The longest lead, either way, in epochs: beyond it what was missed or overdrawn is forgotten.
+LONGEST_LEAD = 2.0
+#: A job may be in debt for at least this many of its tasks, however small its grant.
+TASKS_OF_DEBT = 2.0
+#: How fast the expected cost of a task follows the last one.
+RATE = 0.2
+
+
+class Bucket:
+    """One job's tokens."""
+
+    __slots__ = ("_filled_at", "cores", "cost", "running", "tokens")
+
+    def __init__(self) -> None:
+        #: Cores granted; earns nothing, and may run nothing, at 0.
+        self.cores = 0.0
+        self.tokens = 0.0
+        #: CPU seconds that one of its tasks, or turns of its driver, is expected to take.
+        self.cost = 0.0
+        #: How many are under way, not paid for yet.
+        self.running = 0
+        self._filled_at = 0.0
+
+    def grant(self, cores: float, now: float, epoch: float) -> None:
+        """Change what the job earns from now on."""
+        self.fill(now, epoch)
+        self.cores = cores
+
+    def fill(self, now: float, epoch: float) -> None:
+        """Credit what was earned since the last time; capped after all debits, never before."""
+        self.tokens += self.cores * (now - self._filled_at)
+        self._filled_at = now
+        longest = LONGEST_LEAD * epoch * self.cores
+        self.tokens = min(max(self.tokens, -longest - TASKS_OF_DEBT * self.cost), longest)
+
+    def pay(self, cpu_seconds: float) -> None:
+        """Debit what was really used."""
+        self.tokens -= cpu_seconds
+
+    def learn(self, cpu_seconds: float) -> None:
+        """Note what one task took."""
+        self.cost += (cpu_seconds - self.cost) * (RATE if self.cost else 1.0)
+
+    def lead(self) -> float:
+        """Return the lead, with what is under way paid for in advance."""
+        return (self.tokens - self.running * self.cost) / self.cores
+
+    def step(self) -> float:
+        """Return by how much one task changes the lead."""
+        return self.cost / self.cores
+
+
+def shift(buckets: Iterable[Bucket], seconds: float) -> None:
+    """Add to every lead alike."""
+    for bucket in buckets:
+        bucket.tokens += seconds * bucket.cores

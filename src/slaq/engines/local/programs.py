@@ -1,0 +1,610 @@
+"""The dispatcher: one thread that passes tasks to workers and results to drivers, and keeps the accounts."""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import pickle
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from typing_extensions import override
+
+from slaq.core.errors import DuplicateJobError, UnknownJobError
+from slaq.core.job import JobSpec, JobState, Observation
+from slaq.engines.local import ancestry, checkpoints
+from slaq.engines.local.buckets import Bucket, shift
+from slaq.engines.local.crew import Crew, Reports, death
+from slaq.engines.local.journal import Ending, Journal, Runner
+from slaq.engines.local.nursery import Hooks, Nursery
+from slaq.engines.local.orders import Orders, ProgramJob
+from slaq.engines.local.runs import Run, Task, Turn
+from slaq.engines.local.shared import Segment, Segments
+from slaq.engines.local.wire import FAILED, NOTHING, WAITS, HangUpError, Head, Kind, Message
+
+#: In a job's directory: what its driver and its tasks print.
+LOG = "log.txt"
+#: Seconds between two looks at limits and at drivers that hold a core.
+TICK = 0.05
+#: Drivers whose turns between maps take less CPU than this need no core of their own for them.
+SHORT_TURN = 0.002
+#: A driver that uses less than this share of the core it holds is waiting for something else.
+BUSY = 0.2
+#: Seconds of lead over another job from which a core is kept for one that is away for a moment, and how long
+#: such a moment is at most.
+UNFAIR = 0.05
+MOMENT = 0.005
+#: Seconds by which a program may run ahead of its grant where it may not borrow.
+ALLOWANCE = 0.1
+#: Bytes from which a result is passed on without waiting for the others of its map.
+LARGE = 1 << 16
+#: How often a task may lose its worker.
+ATTEMPTS = 3
+#: Lines of a log that a reason quotes.
+TAIL = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where and how programs run."""
+
+    cores: int
+    units_per_core: int
+    epoch_seconds: float
+    directory: Path
+    #: Modules loaded before anything is forked, so that all share their memory.
+    preload: Sequence[str] = ()
+    #: Whether the directory is to vanish with the process that made it, however that ends.
+    temporary: bool = False
+    #: Seconds a program has to end by itself once it was told to.
+    grace_seconds: float = 5.0
+
+
+class Programs(Runner):
+    """Runs program jobs: a driver each, and their tasks on as many workers as there are cores.
+
+    All state belongs to the dispatcher's thread; other threads only leave orders for it.
+    """
+
+    def __init__(self, site: Site, journal: Journal) -> None:
+        self._site = site
+        self._journal = journal
+        self._segments = Segments()
+        self._prepared: dict[str, tuple[ProgramJob, Segment]] = {}
+        self._runs: dict[str, Run] = {}
+        self._count = 0
+        self._broken = ""
+        #: Whether every core is granted to programs, so that what one leaves idle is for the others to use.
+        #: Else the rest belongs to jobs of another kind, and no program runs beyond its grant.
+        self._lends = False
+        self._next_tick = 0.0
+        #: Until when a core is kept free for a job that is away for a moment; 0 where none is.
+        self._wait_until = 0.0
+        self._orders: deque[Callable[[], None]] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._alarm, self._bell = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._bell.setblocking(False)
+        self._selector.register(self._alarm, selectors.EVENT_READ, self._rung)
+        self._closed = False
+        self._over = False
+        self._lock = threading.Lock()
+        site.directory.mkdir(parents=True, exist_ok=True)
+        with (site.directory / "engine.log").open("ab") as log:
+            self._nursery = Nursery(
+                self._selector,
+                log=log,
+                preload=site.preload,
+                temporary=site.directory if site.temporary else None,
+                died=self._zygote_died,
+            )
+        reports = Reports(
+            done=self._task_done,
+            failed=self._task_failed,
+            lost=self._task_lost,
+            returned=self._task_returned,
+        )
+        self._crew = Crew(self._nursery, site.cores, time.monotonic, reports)
+        self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
+        self._thread.start()
+
+    def prepare(self, job_id: str, job: ProgramJob) -> None:
+        """Take a job's program and data, so that it can be started by its id."""
+        if job_id in self._prepared or job_id in self._runs:
+            raise DuplicateJobError(job_id)
+        self._prepared[job_id] = (job, self._segments.take(job.data))
+
+    @override
+    def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
+        try:
+            job, segment = self._prepared.pop(spec.id)
+        except KeyError:
+            raise UnknownJobError(spec.id) from None
+        directory = self.directory(spec.id)
+        try:
+            log = _open_log(directory, checkpoint)
+        except OSError as error:
+            self._segments.leave(segment)
+            reason = f"its directory cannot be written: {error}"
+            self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
+            return
+        self._count += 1
+        run = Run(
+            number=self._count,
+            job_id=spec.id,
+            job=job,
+            segment=segment,
+            directory=directory,
+            log=log,
+            reported_at=time.monotonic(),
+        )
+        if not self._order(partial(self._start, run)):
+            reason = self._broken or "the cluster was shut down"
+            self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
+
+    @override
+    def stop(self, job_id: str) -> None:
+        self._order(partial(self._end_by_id, job_id, JobState.CANCELLED, "stopped on request"))
+
+    @override
+    def finish(self, job_id: str, reason: str) -> None:
+        self._order(partial(self._end_by_id, job_id, JobState.COMPLETED, reason))
+
+    @override
+    def grant(self, units: Mapping[str, int]) -> None:
+        self._order(partial(self._grant, dict(units)))
+
+    @override
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._ring()
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+
+    def directory(self, job_id: str) -> Path:
+        """Return where a job's files are: a folder named after it, whatever its name."""
+        name = quote(job_id, safe=" ")
+        return self._site.directory / (f"%2E{name[1:]}" if name.startswith(".") else name)
+
+    # Other threads leave orders here.
+
+    def _order(self, order: Callable[[], None]) -> bool:
+        """Have the dispatcher do something; return False where there is none any more."""
+        with self._lock:
+            if self._over:
+                return False
+            self._orders.append(order)
+        self._ring()
+        return True
+
+    def _ring(self) -> None:
+        # A full pipe rings already.
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._bell.send(b"!")
+
+    def _rung(self, _: int) -> None:
+        self._alarm.recv(4096)
+        while self._orders:
+            self._orders.popleft()()
+
+    # The loop.
+
+    def _dispatch(self) -> None:
+        try:
+            while not self._closed:
+                now = time.monotonic()
+                due = min(self._next_tick, self._wait_until or math.inf)
+                wait = max(due - now, 0.0) if self._runs else None
+                for key, events in self._selector.select(wait):
+                    key.data(events)
+                if self._runs and time.monotonic() >= self._next_tick:
+                    self._tick()
+                self._fill()
+        except BaseException as error:
+            self._broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
+            raise
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        """End everything, jobs whose start is still to be ordered included."""
+        with self._lock:
+            self._over = True
+        for order in self._orders:
+            order()
+        state = JobState.FAILED if self._broken else JobState.CANCELLED
+        for run in list(self._runs.values()):
+            self._conclude(run, state, self._broken or "the cluster was shut down")
+        self._nursery.close()
+        for _, segment in self._prepared.values():
+            self._segments.leave(segment)
+        self._selector.close()
+        self._alarm.close()
+        self._bell.close()
+
+    def _fill(self) -> None:
+        """Give every free core to the job with the longest lead among those that want one."""
+        self._wait_until = 0.0
+        if not self._runs:
+            return
+        seated = sum(run.seated for run in self._runs.values())
+        filled = False
+        while True:
+            # A driver that holds a core takes the place of a worker.
+            free = self._crew.idle > seated
+            spare = None if free else self._crew.spare()
+            if not free and spare is None:
+                return
+            wanting = [run for run in self._runs.values() if run.wants_core and run.bucket.cores > 0]
+            if not wanting:
+                return
+            if not filled:
+                self._fill_buckets(time.monotonic())
+                filled = True
+            run = max(wanting, key=_lead) if len(wanting) > 1 else wanting[0]
+            if not free and (run.turn is Turn.WAITS or self._crew.few(len(run.queue))):
+                return
+            lead = run.bucket.lead()
+            if lead < -ALLOWANCE and not self._lends:
+                return
+            self._wait_until = self._expected(lead + run.bucket.step() + UNFAIR)
+            if self._wait_until:
+                return
+            if lead < 0 and self._lends:
+                shift(self._granted(), -lead)
+            if run.turn is Turn.WAITS:
+                self._let_go(run, seated=True)
+                seated += 1
+            else:
+                self._crew.assign(run, spare)
+
+    def _expected(self, lead: float) -> float:
+        """Return until when to keep a core for a job with a longer lead than this that will want it at once.
+
+        A job is away for a moment between two of its maps. Lending its core each time would give one that
+        has few tasks to a map no more than anyone else, whatever it was granted. 0 where there is none.
+        """
+        latest = 0.0
+        for run in self._runs.values():
+            if run.turn is Turn.RUNS and not run.seated and run.turn_wall < MOMENT:
+                bucket = run.bucket
+                if bucket.cores > 0 and bucket.lead() - bucket.step() > lead:
+                    latest = max(latest, run.let_go_at + MOMENT)
+        return latest if latest > time.monotonic() else 0.0
+
+    def _fill_buckets(self, now: float) -> None:
+        for run in self._runs.values():
+            run.bucket.fill(now, self._site.epoch_seconds)
+
+    def _granted(self) -> list[Bucket]:
+        return [run.bucket for run in self._runs.values() if run.bucket.cores > 0]
+
+    def _tick(self) -> None:
+        """Look at all that time alone can change."""
+        now = time.monotonic()
+        self._next_tick = now + TICK
+        self._crew.look(now, self._site.grace_seconds)
+        self._fill_buckets(now)
+        for run in list(self._runs.values()):
+            if run.turn is Turn.RUNS:
+                self._look_at_driver(run, now)
+            budget = run.job.time_budget
+            if budget is not None and run.began_at is not None and now - run.began_at > budget:
+                self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
+            if now > run.deadline and run.driver is not None:
+                run.deadline = float("inf")
+                self._nursery.kill(run.driver)
+        busy = [run.bucket.lead() for run in self._runs.values() if run.bucket.cores > 0 and _works(run)]
+        if busy and (least := min(busy)) > 0:
+            shift(self._granted(), -least)
+
+    def _look_at_driver(self, run: Run, now: float) -> None:
+        """Account for a long turn while it lasts; a driver that waits for something else keeps no core."""
+        assert run.driver is not None
+        cpu = ancestry.cpu_seconds(run.driver.pid) if run.driver.pid else None
+        before, at = run.looked
+        if cpu is None:
+            # Where nobody can tell, a turn of a second no longer keeps others from the core.
+            run.seated = run.seated and now - run.let_go_at < 1.0
+            return
+        run.looked = (cpu, now)
+        run.pay_driver(cpu)
+        if at and now - at > TICK / 2:
+            run.seated = run.seated and cpu - before > BUSY * (now - at)
+
+    # Jobs.
+
+    def _start(self, run: Run) -> None:
+        self._runs[run.job_id] = run
+        if self._broken:
+            self._conclude(run, JobState.FAILED, self._broken)
+        else:
+            self._launch(run)
+
+    def _launch(self, run: Run) -> None:
+        """Have a driver forked and tell it its orders."""
+        job = run.job
+        orders = Orders(
+            program=job.program,
+            shape=job.data.shape(job.partitions),
+            directory=str(run.directory),
+            max_iterations=job.max_iterations,
+            target=job.target,
+            stop_at=job.stop_at,
+            memory_limit=job.memory_limit,
+        )
+        hooks = Hooks(
+            forked=partial(self._driver_forked, run),
+            ready=partial(self._driver_ready, run),
+            exited=partial(self._driver_exited, run),
+        )
+        run.driver = self._nursery.fork(hooks, is_driver=True)
+        run.driver.peer.send(Head(Kind.BEGIN), [pickle.dumps(orders)], (run.log,))
+        run.driver_cpu = run.turn_began = 0.0
+        run.map = 0
+        run.queue.clear()
+        run.missing.clear()
+
+    def _grant(self, units: dict[str, int]) -> None:
+        now = time.monotonic()
+        for run in self._runs.values():
+            cores = units.get(run.job_id, 0) / self._site.units_per_core
+            run.bucket.grant(cores, now, self._site.epoch_seconds)
+        held = sum(bucket.cores for bucket in self._granted())
+        self._lends = held > self._site.cores - 1 / self._site.units_per_core - 1e-9
+
+    def _end_by_id(self, job_id: str, state: JobState, reason: str) -> None:
+        if job_id in self._runs:
+            self._end(self._runs[job_id], state, reason)
+
+    def _end(self, run: Run, state: JobState, reason: str) -> None:
+        """Tell a program to end; it is killed if it does not. A cancellation overrides a completion."""
+        if run.ending is state or run.ending is JobState.CANCELLED:
+            return
+        run.ending, run.reason = state, reason
+        run.deadline = min(run.deadline, time.monotonic() + self._site.grace_seconds)
+        run.queue.clear()
+        if run.driver is not None:
+            run.driver.peer.send(Head(Kind.END), [reason.encode()])
+
+    def _conclude(
+        self,
+        run: Run,
+        state: JobState,
+        reason: str = "",
+        *,
+        result: memoryview | None = None,
+        error: memoryview | None = None,
+    ) -> None:
+        """Let a job be over, and forget it."""
+        del self._runs[run.job_id]
+        run.ended_at = time.monotonic()
+        run.queue.clear()
+        run.bucket.cores = 0.0
+        self._crew.detach(run)
+        os.close(run.log)
+        self._segments.leave(run.segment)
+        if run.driver is not None:
+            self._nursery.kill(run.driver)
+        self._journal.ended(run.job_id, Ending(state=state, reason=reason, result=result, error=error))
+
+    # Drivers.
+
+    def _let_go(self, run: Run, *, seated: bool) -> None:
+        assert run.driver is not None
+        run.turn = Turn.RUNS
+        run.seated = seated
+        run.let_go_at = time.monotonic()
+        if run.began_at is None:
+            run.began_at = run.let_go_at
+        run.turn_began = run.driver_cpu
+        run.looked = (0.0, 0.0)
+        run.driver.peer.send(Head(Kind.GO, x=run.bucket.cores))
+
+    def _driver_forked(self, run: Run) -> None:
+        if run.ended_at is None:
+            run.turn = Turn.WAITS
+
+    def _driver_ready(self, run: Run) -> None:
+        assert run.driver is not None
+        peer = run.driver.peer
+        try:
+            message = peer.receive()
+        except HangUpError:
+            # How it died is told by the zygote.
+            peer.close()
+            self._nursery.kill(run.driver)
+            return
+        if message is not None and run.ended_at is None:
+            self._driver_says(run, message)
+
+    def _driver_says(self, run: Run, message: Message) -> None:
+        head, payload = message
+        run.pay_driver(head.x)
+        if head.kind == Kind.MAP:
+            self._rest(run)
+            run.turn = Turn.MAPS
+            run.map, run.call = head.b, payload
+            count = run.job.data.count(run.job.partitions)
+            run.missing = set(range(count))
+            run.lost.clear()
+            if run.ending is None:
+                run.queue.extend(range(count))
+        elif head.kind == Kind.REPORT:
+            self._report(run, head, payload)
+            if head.flag == WAITS:
+                self._rest(run)
+                run.turn = Turn.WAITS
+        elif head.kind == Kind.ANNOUNCE:
+            self._journal.learning_rate_changed(run.job_id, head.y)
+        elif head.kind == Kind.RETURNED:
+            state = run.ending or JobState.COMPLETED
+            self._conclude(run, state, run.reason, result=payload)
+        elif head.kind == Kind.RAISED:
+            last = _last_line(run.directory)
+            self._conclude(run, JobState.FAILED, f"its program raised {last}", error=payload)
+        elif head.kind == Kind.LEFT:
+            run.reason = run.reason or str(payload, "utf-8")
+            self._leave(run)
+
+    def _rest(self, run: Run) -> None:
+        """Take note that the driver's turn is over."""
+        run.seated = False
+        used = run.driver_cpu - run.turn_began
+        run.turn_cpu += 0.2 * (used - run.turn_cpu)
+        run.turn_wall += 0.2 * (min(time.monotonic() - run.let_go_at, 2 * MOMENT) - run.turn_wall)
+
+    def _report(self, run: Run, head: Head, payload: memoryview) -> None:
+        now = time.monotonic()
+        # A driver that was started again goes through some iterations a second time.
+        if head.c > run.iteration:
+            run.iteration = head.c
+            observation = Observation(
+                iteration=head.c, loss=head.y, cpu_seconds=run.cpu, wall_seconds=now - run.reported_at
+            )
+            metrics = json.loads(bytes(payload)) if payload else {}
+            self._journal.observed(run.job_id, observation, metrics)
+        run.cpu, run.reported_at = 0.0, now
+
+    def _leave(self, run: Run) -> None:
+        """Conclude a job whose program ended as it was told to, or was killed for not doing so."""
+        state = run.ending or JobState.COMPLETED
+        result = None
+        if state is JobState.COMPLETED:
+            with contextlib.suppress(OSError, ValueError):
+                result = checkpoints.read(run.directory / checkpoints.FILE).state
+        self._conclude(run, state, run.reason, result=result)
+
+    def _driver_exited(self, run: Run, status: int) -> None:
+        assert run.driver is not None
+        driver = run.driver
+        with contextlib.suppress(HangUpError, OSError):
+            while run.ended_at is None and (message := driver.peer.receive()) is not None:
+                self._driver_says(run, message)
+        driver.peer.close()
+        run.driver = None
+        run.turn, run.seated = Turn.ABSENT, False
+        if run.ended_at is not None:
+            return
+        if run.ending is not None:
+            self._leave(run)
+        elif run.restarts < run.job.max_restarts:
+            run.restarts += 1
+            _log.warning(
+                "driver restarted", extra={"job": run.job_id, "died": death(status), "restart": run.restarts}
+            )
+            self._launch(run)
+        else:
+            again = f" after {run.restarts} restarts" if run.restarts else ""
+            reason = f"its driver {death(status)}{again}; the end of its log: {_tail(run.directory)}"
+            self._conclude(run, JobState.FAILED, reason)
+
+    # Tasks.
+
+    def _task_done(self, task: Task, head: Head, payload: memoryview) -> None:
+        run = task.run
+        if not task.missed or run.driver is None:
+            return
+        run.missing.discard(task.index)
+        result = Head(Kind.RESULT, head.flag, b=task.map, c=task.index, x=run.bucket.cores)
+        last = not run.missing and head.flag != FAILED
+        # The driver is woken once for all small results of a map; large ones are sent while others are made.
+        more = self._goes_on_at_once(run) if last else head.flag != FAILED and len(payload) < LARGE
+        run.driver.peer.send(result, [payload], more=more)
+        if head.flag == FAILED:
+            self._abandon_map(run)
+        elif last:
+            self._map_done(run)
+
+    def _task_lost(self, task: Task, how: str) -> None:
+        """Run a task again whose worker died, unless it seems to be the task that kills them."""
+        run = task.run
+        count = run.lost[task.index] = run.lost.get(task.index, 0) + 1
+        if count >= ATTEMPTS:
+            self._task_failed(task, f"its worker {how}, {count} times in a row")
+        else:
+            _log.warning("task retried", extra={"job": run.job_id, "partition": task.index, "attempt": count})
+            self._task_returned(task)
+
+    def _task_returned(self, task: Task) -> None:
+        if task.missed and task.run.ended_at is None and task.run.ending is None:
+            task.run.queue.appendleft(task.index)
+
+    def _task_failed(self, task: Task, reason: str) -> None:
+        run = task.run
+        if task.missed and run.ended_at is None and run.driver is not None:
+            run.driver.peer.send(Head(Kind.LOST, b=task.map, c=task.index), [reason.encode()])
+            self._abandon_map(run)
+
+    def _goes_on_at_once(self, run: Run) -> bool:
+        """Return whether the driver needs no core of its own for its next turn, as that will be short."""
+        return run.turn_cpu < SHORT_TURN and run.bucket.cores > 0
+
+    def _map_done(self, run: Run) -> None:
+        run.call = NOTHING
+        if self._goes_on_at_once(run):
+            self._let_go(run, seated=False)
+        else:
+            run.turn = Turn.WAITS
+
+    def _abandon_map(self, run: Run) -> None:
+        """Let the driver go on with an error."""
+        run.queue.clear()
+        run.missing.clear()
+        run.turn = Turn.RUNS
+        run.turn_began = run.driver_cpu
+        run.looked = (0.0, 0.0)
+
+    def _zygote_died(self) -> None:
+        self._broken = (
+            f"the process that starts all others died; see {self._site.directory / 'engine.log'}, "
+            "and make a new cluster"
+        )
+        self._crew.dissolve()
+        for run in list(self._runs.values()):
+            self._conclude(run, JobState.FAILED, self._broken)
+
+
+def _open_log(directory: Path, checkpoint: bytes | None) -> int:
+    """Make a job's directory ready; return its log, open for appending."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if checkpoint is None:
+        # An earlier job of the same name is no part of this one.
+        for name in (checkpoints.FILE, LOG):
+            (directory / name).unlink(missing_ok=True)
+    else:
+        (directory / checkpoints.FILE).write_bytes(checkpoint)
+    return os.open(directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _lead(run: Run) -> float:
+    return run.bucket.lead()
+
+
+def _works(run: Run) -> bool:
+    return run.wants_core or run.bucket.running > 0
+
+
+def _tail(directory: Path) -> str:
+    """Return the last lines of a job's log."""
+    with contextlib.suppress(OSError):
+        lines = (directory / LOG).read_text(errors="replace").splitlines()[-TAIL:]
+        return "\n".join(lines) or "(nothing was printed)"
+    return "(it cannot be read)"
+
+
+def _last_line(directory: Path) -> str:
+    """Return the last line that was printed: that of the traceback, when a program has raised."""
+    return _tail(directory).splitlines()[-1]

@@ -1,0 +1,85 @@
+"""Starting one command: held at a gate until someone has taken charge of it, so that no child escapes."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from slaq.engines.processes.tree import die_with_parent
+
+#: What a process exits with when its command could not be executed, as in a shell.
+NOT_EXECUTED = 127
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that waits at the gate, or has passed it."""
+
+    pid: int
+    _gate: int
+    _complaint: int
+
+    def release(self) -> None:
+        """Open the gate: from here on the command runs."""
+        os.write(self._gate, b"!")
+        os.close(self._gate)
+
+    def complaint(self) -> str:
+        """Return, once the process has ended, why the command could not be executed; empty where it was."""
+        with suppress(OSError):
+            os.set_blocking(self._complaint, False)
+            text = os.read(self._complaint, 4096).decode(errors="replace")
+            os.close(self._complaint)
+            return text
+        return ""
+
+
+def launch(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: Path) -> Child:
+    """Fork a process that becomes the command once released: in its own session, output to the log."""
+    gate_out, gate_in = os.pipe()
+    complaint_out, complaint_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(gate_in)
+        _become(argv, cwd, env, log, (gate_out, complaint_in))
+    os.close(gate_out)
+    os.close(complaint_in)
+    return Child(pid, gate_in, complaint_out)
+
+
+def _become(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], log: Path, pipes: tuple[int, int]
+) -> NoReturn:
+    gate, complaint = pipes
+    try:
+        die_with_parent()
+        os.setsid()
+        _default_signals()
+        # A job that fills the memory is to be the one that is killed for it.
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("500")
+        null = os.open(os.devnull, os.O_RDONLY)
+        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        # Nothing comes when whoever was to release us is gone.
+        if os.read(gate, 1):
+            os.chdir(cwd)
+            os.execvpe(argv[0], list(argv), dict(env))
+    except BaseException as error:
+        with suppress(OSError):
+            os.write(complaint, f"{argv[0]} could not be executed ({error})".encode())
+    finally:
+        os._exit(NOT_EXECUTED)
+
+
+def _default_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])

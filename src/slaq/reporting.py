@@ -1,0 +1,132 @@
+"""What a training script says to slaq: its loss and its learning rate, in one line each; nothing outside slaq.
+
+A report is one line of JSON appended to the file that SLAQ_REPORTS names:
+
+    {"iteration":3,"loss":0.42,"time":1700000000.123456,"cpu":12.345678,"pid":4711,"metrics":{"accuracy":0.9}}
+
+`iteration` counts the reports of that process from 0, `time` is the Unix time, `cpu` the CPU seconds of that
+process so far. An announcement has `learning_rate` in place of `iteration` and `loss`. Numbers that are not
+finite are written NaN, Infinity and -Infinity, as Python's json module does.
+"""
+
+import os
+import sys
+import time
+from math import isfinite, isnan
+
+VARIABLE = "SLAQ_REPORTS"
+
+#: Type checkers read any constant of this name as true; the module itself loads no other.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import SupportsFloat, SupportsIndex
+
+    Number = SupportsFloat | SupportsIndex | str
+
+
+class _Pen:
+    """The open file of reports, belonging to one process; a forked child makes its own."""
+
+    __slots__ = ("count", "fd", "noted", "pid", "torn")
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.count = 0
+        #: A line was cut short by a full disk, so that the next one has to begin on a new line.
+        self.torn = False
+        self.noted = False
+        self.fd = -1
+        path = os.environ.get(VARIABLE)
+        if path:
+            try:
+                self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                self.note(error)
+
+    def write(self, fields: str, metrics: "dict[str, Number]") -> None:
+        line = f'{{{fields},"time":{time.time():.6f},"cpu":{time.process_time():.6f},"pid":{self.pid}'
+        if metrics:
+            line += f',"metrics":{{{self.listed(metrics)}}}'
+        encoded = f"{line}}}\n".encode()
+        # One write to a file opened for appending is never mixed with another process's.
+        written = os.write(self.fd, b"\n" + encoded if self.torn else encoded)
+        self.torn = written < len(encoded)
+
+    def listed(self, metrics: "dict[str, Number]") -> str:
+        parts = []
+        for name, value in metrics.items():
+            try:
+                parts.append(f"{_quoted(name)}:{_number(value)}")
+            except Exception as error:  # a metric that is no number must not cost the loss
+                self.note(error)
+        return ",".join(parts)
+
+    def note(self, error: Exception) -> None:
+        """Say once that reports are being lost: that must not end the training."""
+        if not self.noted:
+            self.noted = True
+            try:
+                sys.stderr.write(f"slaq: a report was lost ({error}); this is said only once\n")
+            except (AttributeError, OSError, ValueError):  # standard error is closed
+                return
+
+
+_pen: _Pen | None = None
+
+
+def report(loss: "Number", **metrics: "Number") -> None:
+    """Tell slaq the loss after an iteration; the first report is the loss before the first one.
+
+    Anything that float() takes will do, a tensor of one element among them. Outside slaq this does nothing;
+    inside it never raises: what cannot be reported is noted once on standard error.
+    """
+    pen = _pen
+    if pen is None or pen.pid != os.getpid():
+        pen = _new_pen()
+    if pen.fd < 0:
+        return
+    try:
+        pen.write(f'"iteration":{pen.count},"loss":{_number(loss)}', metrics)
+        pen.count += 1
+    except Exception as error:
+        pen.note(error)
+
+
+def announce(*, learning_rate: "Number") -> None:
+    """Tell slaq of a new learning rate: the curve bends here."""
+    pen = _pen
+    if pen is None or pen.pid != os.getpid():
+        pen = _new_pen()
+    if pen.fd < 0:
+        return
+    try:
+        pen.write(f'"learning_rate":{_number(learning_rate)}', {})
+    except Exception as error:
+        pen.note(error)
+
+
+def _new_pen() -> _Pen:
+    global _pen  # noqa: PLW0603 -- the one piece of state of a process that reports
+    inherited = _pen
+    _pen = _Pen(os.getpid())
+    if inherited is not None and inherited.fd >= 0:
+        os.close(inherited.fd)
+    return _pen
+
+
+def _number(value: "Number") -> str:
+    number = float(value)
+    if isfinite(number):
+        return repr(number)
+    if isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+def _quoted(name: str) -> str:
+    if name.isidentifier() and name.isascii():
+        return f'"{name}"'
+    # Only a keyword from a dictionary can be any string; all others do without loading json.
+    import json
+
+    return json.dumps(name)

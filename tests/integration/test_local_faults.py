@@ -1,0 +1,390 @@
+"""Whatever goes wrong in a job stays in that job, and nothing outlives the cluster: with real processes."""
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slaq import Cancelled, Cluster, Context
+from slaq.core.errors import JobFailedError, TaskError
+from slaq.core.job import JobState
+
+#: Seconds after which what has not happened never will.
+PATIENCE = 60.0
+X = np.arange(12.0).reshape(6, 2)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells, or enforces, this")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(2, epoch_seconds=0.2, directory=tmp_path / "cluster", grace_seconds=0.5) as cluster:
+        yield cluster
+        cluster.shutdown(cancel=True)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process is no more, or is dead and only not reaped by whoever has adopted it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return False
+
+
+def row_sums(ctx: Context) -> Any:
+    """A small program that other jobs must leave unharmed."""
+    ctx.report(1.0)
+    total = sum(ctx.map(lambda partition: partition.x.sum()))
+    ctx.report(0.5)
+    return total
+
+
+def assert_unharmed(cluster: Cluster) -> None:
+    assert cluster.submit(row_sums, (X, None)).result(PATIENCE) == X.sum()
+
+
+def test_a_worker_killed_in_a_task_changes_no_result(cluster: Cluster, tmp_path: Path) -> None:
+    """Its task runs again on another worker."""
+    marker = tmp_path / "killed"
+
+    def program(ctx: Context) -> list[float]:
+        def task(partition: Any) -> float:
+            if partition.index == 2 and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return float(partition.x.sum())
+
+        return ctx.map(task)
+
+    job = cluster.submit(program, (X, None), partitions=6)
+    assert job.result(PATIENCE) == X.sum(axis=1).tolist()
+    assert marker.exists()
+
+
+def test_a_task_that_kills_every_worker_fails_its_job_only(cluster: Cluster) -> None:
+    """After a few attempts the job fails and says why."""
+
+    def program(ctx: Context) -> None:
+        ctx.map(lambda partition: os.kill(os.getpid(), signal.SIGKILL))
+
+    job = cluster.submit(program, (X, None), partitions=2)
+    error = job.exception(PATIENCE)
+    assert isinstance(error, TaskError)
+    assert "SIGKILL" in str(error)
+    assert job.state is JobState.FAILED
+    assert_unharmed(cluster)
+
+
+def test_a_killed_driver_goes_on_from_its_checkpoint(cluster: Cluster) -> None:
+    """The job completes, and no iteration is told twice."""
+
+    def program(ctx: Context) -> tuple[Any, int]:
+        for done in range(ctx.restored or 0, 6):
+            ctx.map(len)
+            ctx.report(1.0 / (done + 1))
+            if done == 3 and ctx.restored is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            ctx.checkpoint(done + 1)
+        return ctx.restored, os.getpid()
+
+    job = cluster.submit(program, (X, None))
+    assert job.result(PATIENCE)[0] == 3
+    assert [one.iteration for one in job.observations] == list(range(6))
+    assert job.losses == [1.0 / (done + 1) for done in range(6)]
+
+
+def test_a_driver_that_keeps_dying_fails_with_the_end_of_its_log(cluster: Cluster, tmp_path: Path) -> None:
+    """It is started `max_restarts` times again, no more."""
+    starts = tmp_path / "starts"
+
+    def program(ctx: Context) -> None:
+        with starts.open("a") as file:
+            file.write("x")
+        print("the last words", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    job = cluster.submit(program, max_restarts=1)
+    error = job.exception(PATIENCE)
+    assert isinstance(error, JobFailedError)
+    assert "SIGKILL" in error.reason
+    assert "the last words" in error.reason
+    assert starts.read_text() == "xx"
+    assert_unharmed(cluster)
+
+
+def test_what_a_program_raises_is_its_owners(cluster: Cluster) -> None:
+    """The exception comes back, with the traceback it had; the log has it too."""
+
+    def program(ctx: Context) -> None:
+        def deep_inside() -> None:
+            raise ValueError("no such luck")
+
+        deep_inside()
+
+    job = cluster.submit(program)
+    error = job.exception(PATIENCE)
+    assert isinstance(error, ValueError)
+    assert "deep_inside" in str(error.__cause__)
+    assert "deep_inside" in job.log()
+    assert "no such luck" in job.reason
+    assert job.state is JobState.FAILED
+    with pytest.raises(ValueError, match="no such luck"):
+        job.result()
+
+
+def test_what_a_task_raises_is_raised_at_the_map(cluster: Cluster) -> None:
+    """The program may catch it and go on; its cause is the traceback of the task."""
+
+    def program(ctx: Context) -> tuple[str, str, list[int]]:
+        def faulty(partition: Any) -> None:
+            raise KeyError(partition.index)
+
+        try:
+            ctx.map(faulty)
+        except KeyError as error:
+            return str(error), str(error.__cause__), ctx.map(len)
+        raise AssertionError
+
+    message, cause, lengths = cluster.submit(program, (X, None), partitions=2).result(PATIENCE)
+    assert message in ("0", "1")
+    assert "in faulty" in cause
+    assert lengths == [3, 3]
+
+
+def test_an_exception_that_cannot_be_sent_comes_as_a_task_error(cluster: Cluster) -> None:
+    """Its traceback is in the text."""
+
+    def program(ctx: Context) -> None:
+        class OddError(Exception):
+            def __init__(self, one: int, two: int) -> None:
+                super().__init__("odd")
+
+        def faulty(partition: Any) -> None:
+            raise OddError(1, 2)
+
+        ctx.map(faulty)
+
+    error = cluster.submit(program).exception(PATIENCE)
+    assert isinstance(error, TaskError)
+    assert "OddError" in str(error)
+
+
+@pytest.mark.parametrize("where", ["task", "program"])
+def test_a_result_that_cannot_be_sent_is_an_error(cluster: Cluster, where: str) -> None:
+    """It names what could not be pickled."""
+
+    def program(ctx: Context) -> object:
+        if where == "task":
+            ctx.map(lambda partition: sys._getframe())
+        return sys._getframe()
+
+    with pytest.raises(TypeError, match="frame"):
+        cluster.submit(program).result(PATIENCE)
+
+
+def test_a_task_that_hangs_is_ended_by_its_timeout(cluster: Cluster) -> None:
+    """`task_timeout` kills its worker and raises at the map."""
+
+    def program(ctx: Context) -> None:
+        ctx.map(lambda partition: time.sleep(3600))
+
+    error = cluster.submit(program, task_timeout=0.2).exception(PATIENCE)
+    assert isinstance(error, TaskError)
+    assert "task_timeout" in str(error)
+    assert_unharmed(cluster)
+
+
+@pytest.mark.parametrize("where", ["task", "program", "stubborn program"])
+def test_a_job_that_hangs_can_be_cancelled(cluster: Cluster, where: str) -> None:
+    """A driver that does not listen is killed, and a worker is freed; both cores are there for others."""
+
+    def program(ctx: Context) -> None:
+        ctx.report(1.0)
+        while where == "stubborn program":
+            with contextlib.suppress(Cancelled):
+                ctx.report(1.0)
+        if where == "task":
+            ctx.map(lambda partition: time.sleep(3600))
+        time.sleep(3600)
+
+    job = cluster.submit(program, (X, None), partitions=2)
+    eventually(lambda: bool(job.losses))
+    assert job.cancel()
+    with pytest.raises(CancelledError):
+        job.result(PATIENCE)
+    assert job.cancelled()
+    assert not job.cancel()
+    assert_unharmed(cluster)
+
+
+def test_a_program_cannot_swallow_its_cancellation_by_accident(cluster: Cluster) -> None:
+    """`except Exception` does not catch it, and `finally` runs."""
+
+    def program(ctx: Context) -> None:
+        try:
+            while True:
+                try:
+                    ctx.report(1.0)
+                    ctx.map(len)
+                except Exception as error:
+                    print("caught", error)
+        finally:
+            print("cleaned up")
+
+    job = cluster.submit(program)
+    eventually(lambda: bool(job.losses))
+    job.cancel()
+    assert job.wait(timeout=PATIENCE)
+    assert job.cancelled()
+    eventually(lambda: job.log() == "cleaned up\n")
+
+
+def test_losses_that_are_not_numbers_are_flagged(cluster: Cluster) -> None:
+    """The job is marked as diverged while they last, and goes on."""
+
+    def program(ctx: Context) -> str:
+        for loss in (1.0, math.nan, math.inf, 0.5, math.nan):
+            ctx.report(loss)
+        return "done"
+
+    job = cluster.submit(program)
+    assert job.result(PATIENCE) == "done"
+    assert [math.isfinite(loss) for loss in job.losses] == [True, False, False, True, False]
+    assert job.diverged
+
+
+def test_a_program_that_never_reports_gets_its_share(cluster: Cluster) -> None:
+    """It ends by itself beside one that reports all the time."""
+
+    def silent(ctx: Context) -> int:
+        return sum(sum(ctx.map(len)) for _ in range(50))
+
+    def loud(ctx: Context) -> None:
+        while True:
+            ctx.map(len)
+            ctx.report(1.0)
+
+    other = cluster.submit(loud, (X, None))
+    assert cluster.submit(silent, (X, None)).result(PATIENCE) == 50 * len(X)
+    other.cancel()
+
+
+@linux_only
+@pytest.mark.parametrize("where", ["task", "program"])
+def test_a_job_that_fills_memory_fails_alone(cluster: Cluster, where: str) -> None:
+    """`memory_limit` turns it into a MemoryError; a job within the limit is not bothered."""
+
+    def program(ctx: Context) -> int:
+        def hog(partition: Any) -> int:
+            return len(bytearray(200_000_000))
+
+        assert ctx.map(lambda partition: len(bytearray(10_000_000))) == [10_000_000] * 2
+        return sum(ctx.map(hog)) if where == "task" else hog(None)
+
+    job = cluster.submit(program, (X, None), partitions=2, memory_limit=100_000_000)
+    assert isinstance(job.exception(PATIENCE), MemoryError)
+    assert cluster.submit(program, (X, None), partitions=2).result(PATIENCE) >= 200_000_000
+
+
+@linux_only
+def test_what_a_program_leaves_running_is_killed_with_it(cluster: Cluster) -> None:
+    """Even a process in a session of its own that ignores signals."""
+
+    def program(ctx: Context) -> int:
+        script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+        return subprocess.Popen([sys.executable, "-c", script], start_new_session=True).pid
+
+    pid = cluster.submit(program).result(PATIENCE)
+    eventually(lambda: is_gone(pid))
+
+
+def test_the_death_of_the_zygote_fails_every_job(cluster: Cluster) -> None:
+    """Jobs that run, and those that come later, fail with a reason instead of waiting for ever."""
+
+    def program(ctx: Context) -> None:
+        ctx.report(os.getppid())
+        time.sleep(3600)
+
+    job = cluster.submit(program)
+    eventually(lambda: bool(job.losses))
+    os.kill(int(job.losses[0]), signal.SIGKILL)
+    with pytest.raises(JobFailedError, match="make a new cluster"):
+        job.result(PATIENCE)
+    with pytest.raises(JobFailedError, match="make a new cluster"):
+        cluster.submit(row_sums).result(PATIENCE)
+
+
+#: Written without `if __name__ == "__main__"`: it is not needed.
+OWNER = """
+    import os, sys, time
+    import numpy as np
+    import slaq
+
+    def task(partition):
+        return os.getpid()
+
+    def program(ctx):
+        pids = {os.getpid(), os.getppid()}
+        while len(pids) < 4:
+            pids |= set(ctx.map(task))
+        ctx.report(1.0)
+        print(*pids, ctx.data.num_rows, flush=True)
+        while True:
+            ctx.map(task)
+
+    cluster = slaq.Cluster(2)
+    job = cluster.submit(program, (np.ones((100, 3)), np.ones(100)))
+    while not job.losses:
+        time.sleep(0.02)
+    while not job.log():
+        time.sleep(0.02)
+    print(job.directory.parent, *job.log().split()[:-1], flush=True)
+    ENDING
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "number"),
+    [
+        ("time.sleep(3600)", signal.SIGKILL),
+        ("job.result()", signal.SIGINT),
+        ("with cluster: job.result()", signal.SIGINT),
+        ("sys.exit()", None),
+    ],
+    ids=["SIGKILL", "Ctrl-C", "Ctrl-C in the block", "forgotten"],
+)
+def test_nothing_outlives_the_process_that_made_the_cluster(ending: str, number: int | None) -> None:
+    """No worker, driver or zygote is left, nor the temporary directory, however that process ends.
+
+    Data lies in memory without a name, which the system frees with its last process.
+    """
+    script = textwrap.dedent(OWNER).replace("ENDING", ending)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        directory, *pids = owner.stdout.readline().split()
+        assert len(pids) == 4
+        if number is not None:
+            owner.send_signal(number)
+        owner.wait(PATIENCE)
+    eventually(lambda: all(is_gone(int(pid)) for pid in pids))
+    eventually(lambda: not Path(directory).exists())

@@ -1,0 +1,172 @@
+"""The parts of the local engine that need no process: packing, cutting, sharing out."""
+
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from slaq.engines.local import checkpoints
+from slaq.engines.local.buckets import LONGEST_LEAD, Bucket, shift
+from slaq.engines.local.engine import usual_units_per_core
+from slaq.engines.local.shared import Segments
+from slaq.engines.local.wire import pack, pack_call, unpack, unpack_call
+from slaq.jobs.data import Dataset
+
+EPOCH = 1.0
+
+
+def joined(pieces: Any) -> memoryview:
+    return memoryview(bytearray(b"".join(pieces)))
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.binary() | st.floats(allow_nan=False),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_what_is_packed_comes_out_again(value: Any) -> None:
+    """Any picklable value."""
+    assert unpack(joined(pack(value))) == value
+
+
+@given(st.lists(st.integers(0, 50), max_size=4))
+def test_arrays_are_packed_without_copies_and_come_out_aligned_and_writable(sizes: list[int]) -> None:
+    """Their memory is part of the message itself."""
+    arrays = [np.arange(size, dtype=float) for size in sizes]
+    out = unpack(joined(pack(arrays)))
+    for one, other in zip(arrays, out, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert other.flags.aligned
+        assert other.flags.writeable
+
+
+def test_what_only_cloudpickle_knows_is_packed_by_value() -> None:
+    """Such as a function of a notebook, with arrays beside it."""
+    function, array = unpack(joined(pack((lambda x: x + 1, np.ones(3)))))
+    assert function(1) == 2
+    np.testing.assert_array_equal(array, np.ones(3))
+
+
+def test_a_call_keeps_function_and_arguments_apart() -> None:
+    """The function is known by its digest, so that it is unpickled once."""
+    digest, function, args = unpack_call(joined(pack_call(b"function", (np.ones(2), "text"))))
+    same, _, _ = unpack_call(joined(pack_call(b"function", ())))
+    assert bytes(function) == b"function"
+    assert digest == same
+    assert unpack(args)[1] == "text"
+
+
+def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Any) -> None:
+    """A later one takes its place whole, and nothing else is left behind."""
+    path = tmp_path / checkpoints.FILE
+    for reports in (3, 4):
+        checkpoints.write(path, reports, 0.5, pack({"w": np.ones(5) * reports}))
+    kept = checkpoints.read(path)
+    assert (kept.reports, kept.first_loss) == (4, 0.5)
+    np.testing.assert_array_equal(unpack(kept.state)["w"], 4 * np.ones(5))
+    assert list(tmp_path.iterdir()) == [path]
+    path.write_bytes(b"something else, as long as a head")
+    with pytest.raises(ValueError, match="not a checkpoint"):
+        checkpoints.read(path)
+
+
+def test_a_segment_is_there_for_as_long_as_a_job_uses_it() -> None:
+    """The same arrays give the same segment; the last to leave closes it."""
+    segments = Segments()
+    x, y = np.ones((4, 2)), np.array(["a", "b", "c", "d"])
+    one, two = segments.take(Dataset(x, y)), segments.take(Dataset(x, y))
+    assert one is two
+    segments.leave(one)
+    assert segments.take(Dataset(x, y)) is one
+    segments.leave(one)
+    segments.leave(one)
+    with pytest.raises(OSError, match="file descriptor"):
+        mmap.mmap(one.file, 1)
+    other = segments.take(Dataset(x, y))
+    assert other is not one
+    segments.leave(other)
+
+
+def test_unsorted_sparse_rows_are_sorted_on_the_way() -> None:
+    """Tasks could not sort what they may only read."""
+    x = sparse.csr_matrix((np.array([1.0, 2.0]), np.array([2, 0]), np.array([0, 2])), shape=(1, 3))
+    segments = Segments()
+    segment = segments.take(Dataset(x))
+    assert segment.holds(Dataset(x)) is False or x.has_sorted_indices
+    segments.leave(segment)
+
+
+@pytest.mark.parametrize(("cores", "units"), [(1, 64), (2, 32), (8, 8), (48, 1), (64, 1), (128, 1)])
+def test_a_core_is_cut_finely_on_a_small_machine_only(cores: int, units: int) -> None:
+    """There are about 64 units in all, and never fewer than one to a core."""
+    assert usual_units_per_core(cores) == units
+
+
+def serve(buckets: list[Bucket], costs: list[float], seconds: float, speed: float = 1.0) -> list[float]:
+    """Serve tasks on one core of that speed, in virtual time, and return what each bucket used."""
+    used = [0.0] * len(buckets)
+    now = 0.0
+    while now < seconds:
+        for bucket in buckets:
+            bucket.fill(now, EPOCH)
+        leads = [bucket.lead() for bucket in buckets]
+        chosen = leads.index(max(leads))
+        if leads[chosen] < 0:
+            shift(buckets, -leads[chosen])
+        elif min(leads) > 0:
+            shift(buckets, -min(leads))
+        buckets[chosen].learn(costs[chosen])
+        buckets[chosen].pay(costs[chosen])
+        used[chosen] += costs[chosen]
+        now += costs[chosen] / speed
+    return used
+
+
+@given(
+    st.lists(st.integers(1, 32), min_size=2, max_size=8),
+    st.randoms(use_true_random=False),
+    st.sampled_from([0.5, 1.0, 1.3]),
+)
+def test_shares_follow_the_grants(units: list[int], random: Any, speed: float) -> None:
+    """Whatever tasks cost, and whether the machine delivers less or more than was handed out."""
+    buckets, costs = [], []
+    for one in units:
+        bucket = Bucket()
+        bucket.grant(one / sum(units), 0.0, EPOCH)
+        buckets.append(bucket)
+        costs.append(random.uniform(0.001, 0.03))
+    used = serve(buckets, costs, 20.0, speed)
+    for spent, share in zip(used, units, strict=True):
+        assert spent / sum(used) == pytest.approx(share / sum(units), abs=0.02)
+
+
+def test_neither_savings_nor_debts_grow_without_bound() -> None:
+    """The cap comes after credits and debits: a job cannot hoard, and is not punished for ever."""
+    bucket = Bucket()
+    bucket.grant(0.5, 0.0, EPOCH)
+    bucket.fill(100.0, EPOCH)
+    assert bucket.lead() == LONGEST_LEAD * EPOCH
+    bucket.pay(100.0)
+    bucket.fill(100.0, EPOCH)
+    assert bucket.lead() == -LONGEST_LEAD * EPOCH
+
+
+def test_what_is_under_way_is_paid_in_advance() -> None:
+    """Else one job would get every core that is free at the same moment."""
+    bucket = Bucket()
+    bucket.grant(1.0, 0.0, EPOCH)
+    bucket.learn(0.1)
+    before = bucket.lead()
+    bucket.running += 1
+    assert bucket.lead() == pytest.approx(before - 0.1)
+
+
+def test_a_dataset_without_rows_can_be_shared() -> None:
+    """A program that makes its own data has one empty partition."""
+    segments = Segments()
+    segments.leave(segments.take(Dataset()))
