@@ -32,7 +32,7 @@ from slaq.core.job import JobSpec, JobState, Kind, Observation
 from slaq.core.quality import reduction as reduction_of
 from slaq.engines.local.commands import CommandJob
 from slaq.engines.local.engine import cores_here, usual_units_per_core
-from slaq.engines.local.journal import Ending, Listener
+from slaq.engines.local.journal import Ending, Listener, Runner, Work_contra
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.programs import LOG, Site
 from slaq.engines.local.tracebacks import unpack_error
@@ -407,22 +407,14 @@ class Cluster(Listener):
             memory_limit=memory_limit,
         )
         handle = self._register(name or _name_of(program), name is None, stop_at, target)
-        try:
-            self._live.programs.prepare(handle.id, job)
-        except BaseException:
-            del self._jobs[handle.id]
-            raise
-        self._live.engine.assign(handle.id, self._live.programs)
-        self._queue(
-            JobSpec(
-                id=handle.id,
-                weight=weight,
-                min_units=min_units,
-                max_units=most if max_units is None else min(max_units, most),
-                target_loss=target,
-            )
+        spec = JobSpec(
+            id=handle.id,
+            weight=weight,
+            min_units=min_units,
+            max_units=most if max_units is None else min(max_units, most),
+            target_loss=target,
         )
-        return handle
+        return self._queue(handle, spec, self._live.programs, job)
 
     def submit_command(  # noqa: PLR0913 (one keyword per thing a user may ask for)
         self,
@@ -465,7 +457,7 @@ class Cluster(Listener):
         limit = most if max_units is None else min(max_units, most)
         handle = self._register(name or _command_name(words), name is None, stop_at, target)
         directory = self.directory_of(handle.id)
-        spec = CommandSpec(
+        command = CommandSpec(
             argv=words,
             directory=directory,
             log=directory / LOG,
@@ -477,34 +469,34 @@ class Cluster(Listener):
             max_cores=limit / self.units_per_core,
         )
         job = CommandJob(
-            command=spec,
+            command=command,
             max_iterations=max_iterations,
             time_budget=time_budget,
             target=target,
             stop_at=stop_at,
             max_restarts=max_restarts,
         )
+        spec = JobSpec(
+            id=handle.id,
+            kind=Kind.ML if trains else Kind.OTHER,
+            weight=weight,
+            min_units=min_units,
+            max_units=limit,
+            target_loss=target,
+        )
+        return self._queue(handle, spec, self._live.commands, job)
+
+    def _queue(self, handle: Job, spec: JobSpec, runner: Runner[Work_contra], job: Work_contra) -> Job:
+        """Hand the job to its runner and to the scheduler; one that its runner refuses never was."""
         try:
-            self._live.commands.prepare(handle.id, job)
+            runner.prepare(handle.id, job)
         except BaseException:
             del self._jobs[handle.id]
             raise
-        self._live.engine.assign(handle.id, self._live.commands)
-        self._queue(
-            JobSpec(
-                id=handle.id,
-                kind=Kind.ML if trains else Kind.OTHER,
-                weight=weight,
-                min_units=min_units,
-                max_units=limit,
-                target_loss=target,
-            )
-        )
-        return handle
-
-    def _queue(self, spec: JobSpec) -> None:
+        self._live.engine.assign(handle.id, runner)
         self._inbox.append(replace(spec, arrival=self._live.clock.now()))
         self.wake()
+        return handle
 
     def jobs(self) -> list[Job]:
         """Return every job submitted so far, in that order."""

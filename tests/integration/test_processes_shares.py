@@ -25,7 +25,7 @@ USABLE = usable(ProcessTable())
 
 @pytest.fixture
 def spin() -> Iterator[Callable[[str], int]]:
-    """Start Python code in a process of its own; all are killed in the end."""
+    """Start Python code in a session of its own; all its processes are killed in the end."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(code: str = SPIN) -> int:
@@ -34,7 +34,7 @@ def spin() -> Iterator[Callable[[str], int]]:
 
     yield start
     for process in started:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -98,43 +98,43 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="kmeans",
         program=lambda rng: KMeans(k=60, init="sample", iterations=80, seed=int(rng.integers(99))),
-        data=clusters(80_000, 32, 90),
+        data=clusters(110_000, 32, 90),
     ),
     Kind(
         name="logreg",
         program=lambda rng: LogisticRegression(iterations=150, learning_rate=float(rng.choice([0.5, 2.0]))),
-        data=classes(40_000, 100, 10),
+        data=classes(56_000, 100, 10),
     ),
     Kind(
         name="svm",
         program=lambda rng: LinearSVM(iterations=150, learning_rate=float(rng.choice([0.1, 0.3]))),
-        data=classes(40_000, 100, 10),
+        data=classes(56_000, 100, 10),
     ),
     Kind(name="svmpoly", program=lambda rng: PolynomialSVM(iterations=300), data=classes(4_000, 20)),
     Kind(
         name="gbt",
         program=lambda rng: GBTClassifier(iterations=80, learning_rate=float(rng.choice([0.1, 0.3]))),
-        data=classes(60_000, 30),
+        data=classes(84_000, 30),
     ),
     Kind(
         name="gbtreg",
         program=lambda rng: GBTRegressor(iterations=80, learning_rate=float(rng.choice([0.1, 0.3]))),
-        data=numbers(60_000, 30),
+        data=numbers(84_000, 30),
     ),
     Kind(
         name="mlp",
         program=lambda rng: MLPClassifier(hidden=(64,), iterations=120, seed=int(rng.integers(99))),
-        data=classes(30_000, 40, 6),
+        data=classes(42_000, 40, 6),
     ),
     Kind(
         name="lda",
         program=lambda rng: LDA(topics=12, iterations=50, seed=int(rng.integers(99))),
-        data=documents(900, 600, 12),
+        data=documents(1_250, 600, 12),
     ),
     Kind(
         name="linreg",
         program=lambda rng: LinearRegression(iterations=150, l2=1e-7),
-        data=numbers(70_000, 80),
+        data=numbers(100_000, 80),
     ),
 )
 #: The one job that is no program of ours but a script which knows nothing of slaq.

@@ -58,7 +58,7 @@ class _Run:
 
 
 @dataclass(slots=True)
-class CommandRunner(Runner):
+class CommandRunner(Runner[CommandJob]):
     """Owns the commands in a thread of its own; other threads only leave orders for it."""
 
     journal: Journal
@@ -77,8 +77,8 @@ class CommandRunner(Runner):
         # Checks the name of the throttle; nothing runs before the first command.
         self._commands = Commands(throttle=self.throttle)
 
+    @override
     def prepare(self, job_id: str, job: CommandJob) -> None:
-        """Take a job's command, so that it can be started by its id; one that cannot run is refused."""
         checked(job.command)
         if job_id in self._prepared or job_id in self._runs:
             raise DuplicateJobError(job_id)

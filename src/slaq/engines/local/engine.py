@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from typing_extensions import override
 
@@ -34,13 +35,13 @@ class LocalEngine(Engine):
     Each job is assigned to the runner of its kind before it is started.
     """
 
-    def __init__(self, journal: Journal, runners: Sequence[Runner], units: int) -> None:
+    def __init__(self, journal: Journal, runners: Sequence[Runner[Any]], units: int) -> None:
         self._journal = journal
         self._runners = tuple(runners)
         self._units = units
-        self._runner: dict[str, Runner] = {}
+        self._runner: dict[str, Runner[Any]] = {}
 
-    def assign(self, job_id: str, runner: Runner) -> None:
+    def assign(self, job_id: str, runner: Runner[Any]) -> None:
         """Say which runner a job is for."""
         self._runner[job_id] = runner
 
@@ -79,5 +80,5 @@ class LocalEngine(Engine):
         for runner in self._runners:
             runner.close()
 
-    def _of(self, runner: Runner, granted: Mapping[str, int]) -> dict[str, int]:
+    def _of(self, runner: Runner[Any], granted: Mapping[str, int]) -> dict[str, int]:
         return {job_id: units for job_id, units in granted.items() if self._runner.get(job_id) is runner}

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
@@ -38,11 +38,19 @@ class Listener(Protocol):
         ...
 
 
-class Runner(Protocol):
+#: What a runner has to know of a job to run it.
+Work_contra = TypeVar("Work_contra", contravariant=True)
+
+
+class Runner(Protocol[Work_contra]):
     """Runs one kind of jobs, and tells the journal what becomes of them.
 
     The laws are those of an engine, for the jobs of this kind.
     """
+
+    def prepare(self, job_id: str, job: Work_contra) -> None:
+        """Take what a job does, so that it can be started by its id; what cannot run is refused."""
+        ...
 
     def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
         """Begin a job, from its checkpoint if there is one."""

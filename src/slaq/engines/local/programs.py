@@ -71,7 +71,7 @@ class Site:
     grace_seconds: float = 5.0
 
 
-class Programs(Runner):
+class Programs(Runner[ProgramJob]):
     """Runs program jobs: a driver each, and their tasks on as many workers as there are cores.
 
     All state belongs to the dispatcher's thread; other threads only leave orders for it.
@@ -119,8 +119,8 @@ class Programs(Runner):
         self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
         self._thread.start()
 
+    @override
     def prepare(self, job_id: str, job: ProgramJob) -> None:
-        """Take a job's program and data, so that it can be started by its id."""
         if job_id in self._prepared or job_id in self._runs:
             raise DuplicateJobError(job_id)
         self._prepared[job_id] = (job, self._segments.take(job.data))
