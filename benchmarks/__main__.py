@@ -9,6 +9,7 @@ from pathlib import Path
 BENCHMARKS = {
     "decision_speed": False,
     "local_engine": False,
+    "nine_algorithms": False,
     "simulated_quality": False,
     "forecast_accuracy": True,
 }
