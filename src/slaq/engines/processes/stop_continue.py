@@ -143,7 +143,9 @@ class StopContinue(Throttle):
             bucket.stopped = set(members)
 
     def _continue(self, job: str, bucket: _Bucket) -> None:
-        bucket.running = True
-        if bucket.stopped:
-            send(bucket.stopped & self._table.members(job), signal.SIGCONT)
+        # All of them, not only those known to be stopped: that is forgotten where CPU time that was used before
+        # the stop is read after it, and a process left out here would stand still for ever.
+        if bucket.stopped or not bucket.running:
+            send(self._table.members(job), signal.SIGCONT)
             bucket.stopped = set()
+        bucket.running = True
