@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import shutil
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +15,9 @@ from typing import Any, TypeVar
 
 from slaq.config.importing import import_program, with_parameters
 from slaq.config.lines import Place
-from slaq.config.section import Mistake, Notes, Section, described
+from slaq.config.section import Notes, Section, described
 from slaq.config.sources import GENERATORS, FileSource, GeneratedSource, Source
+from slaq.config.toml import read_toml
 from slaq.config.values import (
     AlgorithmWork,
     ClusterTable,
@@ -33,7 +33,6 @@ from slaq.config.values import (
 from slaq.core.errors import (
     DataError,
     HyperparameterError,
-    JobsFileError,
     ProgramError,
     SlaqError,
     UnknownNameError,
@@ -52,7 +51,6 @@ LONGEST_NAME = 100
 
 T = TypeVar("T")
 
-_LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -68,8 +66,7 @@ class Vocabulary:
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
     """Return what the file says, data loaded and programs imported; raises JobsFileError with all mistakes."""
-    text = _text(path)
-    values = _parsed(path, text)
+    text, values = read_toml(path)
     notes = Notes(path, text)
     top = Section(values, (), notes)
     cluster = _cluster(top, vocabulary)
@@ -81,25 +78,6 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
     jobs = [job for place, table in enumerate(tables) for job in reader.read(table, ("job", place))]
     notes.raise_any()
     return JobsFile(path=path, cluster=cluster, jobs=tuple(_numbered(jobs)))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        mistake = Mistake(line=1, found="this is no text in UTF-8", remedy="give a TOML file")
-        raise JobsFileError(str(path), [mistake]) from None
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        match = _LINE.search(str(error))
-        line = int(match[1]) if match and match[1] else text.count("\n") + 1
-        found = f"this is no TOML ({_LINE.sub('', str(error))})"
-        mistake = Mistake(line=line, found=found, remedy="correct it; texts stand in quotes")
-        raise JobsFileError(str(path), [mistake]) from None
 
 
 def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:

@@ -26,6 +26,8 @@ class SlaqError(Exception):
     ├── ProgramError        a training program that a jobs file names and that cannot be had
     ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
     ├── LossSourceError     a loss pattern or loss file that yields no losses
+    ├── SettingsError       settings of a service with mistakes in them
+    ├── SnapshotError       a snapshot of the jobs under way that cannot be used
     ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
     ├── UnknownJobError     a job id was named that nobody submitted
     ├── WorkloadError       a workload or recorded curve could not be read or written
@@ -141,6 +143,14 @@ class LossSourceError(SlaqError):
         super().__init__(f"{found}; {remedy}")
 
 
+class SnapshotError(SlaqError):
+    """A snapshot of the jobs under way cannot be used."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(f"the snapshot cannot be used: {found}; leave it out and read the observations again")
+
+
 class ThrottleError(SlaqError):
     """A way to enforce CPU shares that does not work on this machine."""
 
@@ -212,6 +222,18 @@ class JobsFileError(SlaqError):
         told = [f"{path}, line {line}: {found}; {remedy}" for line, found, remedy in mistakes]
         if len(told) > 1:
             told = [f"{path} has {len(told)} mistakes, and nothing was started:", *told]
+        super().__init__("\n  ".join(told))
+
+
+class SettingsError(SlaqError):
+    """The settings of a service have mistakes; all of them are told at once."""
+
+    def __init__(self, mistakes: Sequence[tuple[str, str, str]]) -> None:
+        #: Each with where it stands (a file and line, a flag, a variable), what was found there, and what to do.
+        self.mistakes = tuple(mistakes)
+        told = [f"{where}: {found}; {remedy}" for where, found, remedy in self.mistakes]
+        if len(told) > 1:
+            told = [f"the settings have {len(told)} mistakes, and nothing was started:", *told]
         super().__init__("\n  ".join(told))
 
 

@@ -1,0 +1,360 @@
+"""How a service is set up: read from flags, the environment and a TOML file, in that order of precedence."""
+
+import grp
+import ipaddress
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from slaq.config.lines import Lines, Place
+from slaq.config.section import Notes, Section
+from slaq.config.settings import SETTINGS
+from slaq.config.toml import read_toml
+from slaq.core.errors import JobsFileError, SettingsError
+
+FILE = "slaq.toml"
+HOME_VARIABLE, CONFIG_VARIABLE = "SLAQ_HOME", "SLAQ_CONFIG"
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+VISIBILITIES = ("own", "all")
+#: What the kernel takes as the path of a Unix socket, less the byte that ends it.
+LONGEST_SOCKET_PATH = 107
+LARGEST_REQUEST = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserLimits:
+    """What one user may have."""
+
+    #: Their part in the sharing between users, against the others'.
+    weight: float = 1.0
+    #: Jobs that have not ended; None for no limit.
+    max_jobs: int | None = None
+    #: Cores held at once; None for no limit.
+    max_cores: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where TCP is listened on."""
+
+    host: str
+    #: 0 for any that is free.
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether nobody beyond this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @override
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """Everything that is set about a service; `slaq.config.settings` says what each means."""
+
+    home: Path
+    #: The file it was read from; None where there is none.
+    config: Path | None = None
+    #: None for all that this machine has.
+    cores: int | None = None
+    #: None for as many as suit the cores.
+    units_per_core: int | None = None
+    policy: str = "total-quality"
+    epoch_seconds: float = 1.0
+    #: None for the best that works here.
+    throttle: str | None = None
+    listen: Path
+    group: str | None = None
+    tcp: Address | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    log_format: str = "text"
+    log_level: str = "info"
+    visibility: str = "own"
+    admins: tuple[str, ...] = ()
+    max_request_bytes: int = 4 * 2**20
+    requests_per_second: float = 200.0
+    max_jobs_active: int = 10_000
+    #: None for ever.
+    retention_days: float | None = None
+    keep_decisions: int = 86_400
+    users: Mapping[str, UserLimits] = field(default_factory=dict)
+    #: For users without a table of their own, and for what their table does not say.
+    defaults: UserLimits = field(default_factory=UserLimits)
+
+    @property
+    def database(self) -> Path:
+        """The store's file."""
+        return self.home / "slaq.db"
+
+    @property
+    def jobs(self) -> Path:
+        """The folder with a folder for each job."""
+        return self.home / "jobs"
+
+    @property
+    def tokens(self) -> Path:
+        """The file of tokens for TCP."""
+        return self.home / "tokens.toml"
+
+    def limits_of(self, user: str) -> UserLimits:
+        """Return what a user may have."""
+        return self.users.get(user, self.defaults)
+
+    def waiting_for_restart(self, other: "ServiceSettings") -> tuple[str, ...]:
+        """Return the settings that differ and that a reload cannot take up."""
+        return tuple(
+            name
+            for name, setting in SETTINGS.items()
+            if not setting.live and getattr(self, name) != getattr(other, name)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Where settings come from."""
+
+    #: Texts by the setting's name; they win over everything.
+    flags: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    #: The file; None for $SLAQ_CONFIG, else slaq.toml in home, if there is one.
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The names that settings may use, which only the composition root knows."""
+
+    policies: Sequence[str]
+    throttles: Sequence[str]
+
+
+def read_settings(given: Given, known: Known) -> ServiceSettings:
+    """Return the settings; raises SettingsError with every mistake, where it stands and its remedy."""
+    texts, origins = _texts(given)
+    path = _config_path(given, texts)
+    text, values = _file(path, required=path != _usual_config(texts))
+    notes = _Notes(path, text, origins)
+    top = Section(values, (), notes)
+    table = top.take("service", "a [service] table", dict) or {}
+    said = {**table, **{name: SETTINGS[name].read(text) for name, text in texts.items()}}
+    reader = _Reader(Section(said, ("service",), notes), known)
+    service = reader.read()
+    defaults = _limits(top.table("defaults", "a table [defaults]"), UserLimits(), "[defaults]")
+    users = _users(top.table("users", "tables [users.NAME]"), defaults)
+    top.close("a settings file")
+    notes.raise_any()
+    home = service.pop("home", None) or _usual_home()
+    service.setdefault("listen", home / "slaq.sock")
+    if len(os.fsencode(service["listen"])) > LONGEST_SOCKET_PATH:
+        notes.add(
+            ("service", "listen"),
+            f"the socket's path {service['listen']} is longer than {LONGEST_SOCKET_PATH} bytes",
+            "name a shorter one: listen",
+        )
+        notes.raise_any()
+    return ServiceSettings(
+        home=home, config=path if text else None, users=users, defaults=defaults, **service
+    )
+
+
+def _texts(given: Given) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what flags and environment say, and where each comes from."""
+    texts, origins = {}, {}
+    for name, setting in SETTINGS.items():
+        for where, source in ((setting.variable, given.environ), (setting.flag, given.flags)):
+            key = name if source is given.flags else where
+            # An empty variable is an unset one, as everywhere; an empty flag is a mistake.
+            if key in source and (source[key] or source is given.flags):
+                texts[name], origins[name] = source[key], where
+    return texts, origins
+
+
+def _usual_home() -> Path:
+    return Path.home() / ".slaq"
+
+
+def _usual_config(texts: Mapping[str, str]) -> Path:
+    home = texts.get("home")
+    return (Path(SETTINGS["home"].read(home)) if home else _usual_home()) / FILE
+
+
+def _config_path(given: Given, texts: Mapping[str, str]) -> Path:
+    variable = given.environ.get(CONFIG_VARIABLE)
+    chosen = given.config or (Path(variable) if variable else None)
+    return _usual_config(texts) if chosen is None else Path.cwd() / chosen.expanduser()
+
+
+def _file(path: Path, *, required: bool) -> tuple[str, dict[str, Any]]:
+    if not required and not path.exists():
+        return "", {}
+    try:
+        return read_toml(path)
+    except JobsFileError as error:
+        raise SettingsError(
+            [(f"{path}, line {line}", found, remedy) for line, found, remedy in error.mistakes]
+        ) from None
+    except OSError as error:
+        found = f"it cannot be read ({error.strerror})"
+        raise SettingsError([(str(path), found, "name another file, or correct its permissions")]) from None
+
+
+class _Notes(Notes):
+    """Mistakes with the file's line, or the flag or variable that the value came from."""
+
+    def __init__(self, path: Path, text: str, origins: Mapping[str, str]) -> None:
+        super().__init__(path, text)
+        self._place_of = Lines(text)
+        self._origins = origins
+        self._told: dict[tuple[str, str, str], int] = {}
+
+    @override
+    def add(self, place: Place, found: str, remedy: str) -> None:
+        super().add(place, found, remedy)
+        line = self._place_of.of(place)
+        where = f"{self.path}, line {line}"
+        if place[:1] == ("service",) and len(place) > 1:
+            where = self._origins.get(str(place[1]), where)
+        self._told[where, found, remedy] = line
+
+    @override
+    def raise_any(self) -> None:
+        if self._told:
+            raise SettingsError(sorted(self._told, key=lambda told: self._told[told]))
+
+
+class _Reader:
+    """Takes the [service] table apart."""
+
+    def __init__(self, section: Section, known: Known) -> None:
+        self._section = section
+        self._known = known
+
+    def read(self) -> dict[str, Any]:
+        """Return the fields of ServiceSettings that are given and sound."""
+        section = self._section
+        given: dict[str, Any] = {
+            "home": section.path("home"),
+            "cores": section.whole("cores", least=1),
+            "units_per_core": section.whole("units_per_core", least=1),
+            "policy": section.choice("policy", "policy", self._known.policies),
+            "epoch_seconds": section.number(
+                "epoch_seconds", above=0.0, most=3600.0, wanted="seconds above 0 and at most 3600"
+            ),
+            "throttle": section.choice("throttle", "way to enforce CPU shares", self._known.throttles),
+            "listen": section.path("listen"),
+            "group": self._group(),
+            "tcp": self._address(),
+            **self._tls(),
+            "log_format": section.choice("log_format", "log format", LOG_FORMATS),
+            "log_level": section.choice("log_level", "log level", LOG_LEVELS),
+            "visibility": section.choice("visibility", "visibility", VISIBILITIES),
+            "admins": self._admins(),
+            "max_request_bytes": self._request_bytes(),
+            "requests_per_second": section.number(
+                "requests_per_second", above=0.0, wanted="a number above 0"
+            ),
+            "max_jobs_active": section.whole("max_jobs_active", least=1),
+            "retention_days": section.number("retention_days", above=0.0, wanted="a number of days above 0"),
+            "keep_decisions": section.whole("keep_decisions", least=1),
+        }
+        section.close("[service]")
+        self._check_reach(given)
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _group(self) -> str | None:
+        name = self._section.text("group", "the name of a Unix group")
+        if name is None:
+            return None
+        try:
+            grp.getgrnam(name)
+        except KeyError:
+            self._section.note(
+                "group", f"there is no Unix group {name!r} here", f"make it: groupadd {name}, or name another"
+            )
+            return None
+        return name
+
+    def _address(self) -> Address | None:
+        wanted = "an address such as 127.0.0.1:8642 or [::1]:8642"
+        text = self._section.text("tcp", wanted)
+        if text is None:
+            return None
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        sound = colon and bare and port.isdecimal() and int(port) < 2**16
+        if not sound or (":" in bare) != host.startswith("["):
+            self._section.note("tcp", f"tcp is {text!r}", f"give {wanted}")
+            return None
+        return Address(host=bare, port=int(port))
+
+    def _tls(self) -> dict[str, Path | None]:
+        section = self._section
+        found = {key: section.path(key) for key in ("tls_cert", "tls_key")}
+        for (key, path), other in zip(found.items(), ("tls_key", "tls_cert"), strict=True):
+            if path is not None and not path.is_file():
+                section.note(key, f"there is no file {path}", "check the path")
+            if path is not None and not section.had(other):
+                section.note(key, f"there is {key} without {other}", f"give both, or remove {key}")
+        return found
+
+    def _admins(self) -> tuple[str, ...] | None:
+        wanted = 'a list of users, such as ["ann"]'
+        names = self._section.take("admins", wanted, list)
+        if names is None:
+            return None
+        if not all(isinstance(name, str) and name for name in names):
+            self._section.note("admins", "admins holds what is no name", f"give {wanted}")
+            return None
+        return tuple(names)
+
+    def _request_bytes(self) -> int | None:
+        size = self._section.whole("max_request_bytes", least=1024)
+        if size is not None and size > LARGEST_REQUEST:
+            self._section.note(
+                "max_request_bytes", f"max_request_bytes is {size}", f"give at most {LARGEST_REQUEST}"
+            )
+            return None
+        return size
+
+    def _check_reach(self, given: Mapping[str, Any]) -> None:
+        address, secured = given["tcp"], given["tls_cert"] is not None and given["tls_key"] is not None
+        if address is not None and not address.loopback and not secured:
+            self._section.note(
+                "tcp",
+                f"{address} can be reached from other machines, and there is no TLS",
+                "give tls_cert and tls_key, or listen on 127.0.0.1",
+            )
+
+
+def _limits(section: Section | None, usual: UserLimits, kind: str) -> UserLimits:
+    """Take a user's limits; what the table does not say is as usual."""
+    if section is None:
+        return usual
+    given: dict[str, Any] = {
+        "weight": section.number("weight", above=0.0, wanted="a number above 0"),
+        "max_jobs": section.whole("max_jobs", least=0),
+        "max_cores": section.number("max_cores", above=0.0, wanted="a number of cores above 0"),
+    }
+    section.close(kind)
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
+
+
+def _users(section: Section | None, defaults: UserLimits) -> dict[str, UserLimits]:
+    if section is None:
+        return {}
+    tables = {name: section.table(name, f"a table [users.{name}]") for name in list(section.values)}
+    return {name: _limits(table, defaults, f"[users.{name}]") for name, table in tables.items()}
