@@ -32,6 +32,7 @@ from slaq.core.job import JobSpec, JobState, Kind, Observation
 from slaq.core.quality import reduction as reduction_of
 from slaq.engines.local.commands import CommandJob
 from slaq.engines.local.engine import cores_here, usual_units_per_core
+from slaq.engines.local.goals import Goal
 from slaq.engines.local.journal import Ending, Listener, Runner, Work_contra
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.programs import LOG, Site
@@ -470,10 +471,8 @@ class Cluster(Listener):
         )
         job = CommandJob(
             command=command,
-            max_iterations=max_iterations,
+            goal=Goal(max_iterations=max_iterations, target=target, stop_at=stop_at),
             time_budget=time_budget,
-            target=target,
-            stop_at=stop_at,
             max_restarts=max_restarts,
         )
         spec = JobSpec(

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState
+from slaq.engines.local.goals import Goal
 from slaq.engines.local.journal import Ending, Journal, Runner
 from slaq.engines.local.wire import pack
 from slaq.engines.processes.commands import Commands, checked
@@ -35,11 +36,14 @@ class CommandJob:
     """A command and what ends it."""
 
     command: CommandSpec
-    max_iterations: int | None = None
+    goal: Goal = field(default_factory=Goal)
     time_budget: float | None = None
-    target: float | None = None
-    stop_at: float | None = None
     max_restarts: int = 0
+    #: Where it goes on from what was reported before: the number of the last loss, the first loss ever.
+    last_iteration: int = -1
+    first_loss: float | None = None
+    #: Seconds it has run before.
+    spent_seconds: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +69,8 @@ class CommandRunner(Runner[CommandJob]):
     units_per_core: int
     #: How CPU shares are enforced: one of `shares.WAYS`, or None for the best that works here.
     throttle: str | None = None
+    #: Marks the processes; a fresh one unless given.
+    token: str | None = None
     _commands: Commands = field(init=False)
     _prepared: dict[str, CommandJob] = field(init=False, default_factory=dict)
     _runs: dict[str, _Run] = field(init=False, default_factory=dict)
@@ -75,7 +81,7 @@ class CommandRunner(Runner[CommandJob]):
 
     def __post_init__(self) -> None:
         # Checks the name of the throttle; nothing runs before the first command.
-        self._commands = Commands(throttle=self.throttle)
+        self._commands = Commands(throttle=self.throttle, token=self.token)
 
     @override
     def prepare(self, job_id: str, job: CommandJob) -> None:
@@ -146,7 +152,12 @@ class CommandRunner(Runner[CommandJob]):
                 self._end(job_id, JobState.COMPLETED, f"its {budget:g} seconds are over")
 
     def _start(self, job_id: str, job: CommandJob) -> None:
-        self._runs[job_id] = _Run(job=job, started_at=time.monotonic())
+        self._runs[job_id] = _Run(
+            job=job,
+            started_at=time.monotonic() - job.spent_seconds,
+            iteration=job.last_iteration,
+            first_loss=job.first_loss,
+        )
         self._launch(job_id)
 
     def _launch(self, job_id: str) -> None:
@@ -196,17 +207,9 @@ class CommandRunner(Runner[CommandJob]):
         self.journal.observed(record.job_id, seen, record.metrics)
         if run.first_loss is None:
             run.first_loss = seen.loss
-        job = run.job
-        if job.max_iterations is not None and seen.iteration >= job.max_iterations:
-            self._end(record.job_id, JobState.COMPLETED, f"its {job.max_iterations} iterations are done")
-        if job.target is not None and job.stop_at is not None:
-            wanted = run.first_loss - job.stop_at * (run.first_loss - job.target)
-            if seen.loss <= wanted:
-                self._end(
-                    record.job_id,
-                    JobState.COMPLETED,
-                    f"it has done {job.stop_at:.1%} of the way to its target",
-                )
+        reason = run.job.goal.reached(seen.iteration, seen.loss, run.first_loss)
+        if reason is not None:
+            self._end(record.job_id, JobState.COMPLETED, reason)
 
     def _exited(self, record: CommandExited, run: _Run) -> None:
         if run.ending is not None:

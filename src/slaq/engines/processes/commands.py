@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,10 +66,11 @@ class Commands:
     commands with all their descendants.
     """
 
-    def __init__(self, *, throttle: str | None = None, grace: float = 3.0) -> None:
+    def __init__(self, *, throttle: str | None = None, grace: float = 3.0, token: str | None = None) -> None:
         """Take the best way to enforce CPU shares, or the named one.
 
-        `grace` is the seconds between asking a tree to end and killing it.
+        `grace` is the seconds between asking a tree to end and killing it. `token` marks the processes, so
+        that whoever kept it can find what is left of them (`tree.kill_marked`); a fresh one unless given.
         """
         if throttle is not None and throttle not in WAYS:
             raise UnknownNameError("way to enforce CPU shares", throttle, WAYS)
@@ -79,6 +81,7 @@ class Commands:
         self._owner = os.getpid()
         self._warden: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._given_token = token
         self._token = ""
         self._count = 0
         self._incoming = b""
@@ -108,7 +111,7 @@ class Commands:
         if not sys.platform.startswith("linux"):
             raise CommandError(f"commands as jobs need Linux, and this is {sys.platform}", "submit a program")
         ours, theirs = socket.socketpair()
-        self._token = secrets.token_hex(6)
+        self._token = self._given_token or secrets.token_hex(6)
         self._incoming = b""
         arguments = [str(theirs.fileno()), str(os.getpid()), str(self._grace), self._force or ""]
         with theirs:
@@ -151,6 +154,7 @@ class Commands:
                 "loss_file": None if spec.loss_file is None else str(cwd / spec.loss_file),
                 "loss_column": spec.loss_column,
                 "first_iteration": spec.first_iteration,
+                "run_as": None if spec.run_as is None else asdict(spec.run_as),
             }
         )
 
@@ -336,7 +340,7 @@ def _environment(spec: CommandSpec) -> dict[str, str]:
     # More threads than cores cost more than any way to enforce shares; and a loss that waits in a buffer of
     # output is a loss unseen. Whatever the user has set, stays.
     defaults = {name: str(threads) for name in THREAD_VARIABLES} | {"PYTHONUNBUFFERED": "1"}
-    return defaults | dict(os.environ) | dict(spec.env)
+    return defaults | (dict(os.environ) if spec.inherit_env else {}) | dict(spec.env)
 
 
 def checked(spec: CommandSpec) -> Path:
@@ -350,7 +354,9 @@ def checked(spec: CommandSpec) -> Path:
     cwd = Path.cwd() if spec.cwd is None else spec.cwd.absolute()
     if not cwd.is_dir():
         raise CommandError(f"{cwd} is not a directory", "create it, or give another cwd")
-    _check_program(spec.argv[0], cwd, {**os.environ, **spec.env})
+    if spec.run_as is None:
+        # What another user can run, only that user can tell.
+        _check_program(spec.argv[0], cwd, {**(os.environ if spec.inherit_env else {}), **spec.env})
     if spec.loss_pattern is not None and spec.loss_file is not None:
         raise LossSourceError("there is both a loss pattern and a loss file", "give one of them")
     if spec.loss_pattern is not None:

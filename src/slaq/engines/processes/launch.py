@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from slaq.engines.processes.records import RunAs
 from slaq.engines.processes.tree import die_with_parent
 
 #: What a process exits with when its command could not be executed, as in a shell.
@@ -37,23 +38,39 @@ class Child:
         return ""
 
 
-def launch(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], log: Path) -> Child:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What surrounds a command: where it runs, with what environment, as whom, and where its output goes."""
+
+    cwd: str
+    env: Mapping[str, str]
+    log: Path
+    run_as: RunAs | None = None
+
+
+def launch(argv: Sequence[str], setting: Setting) -> Child:
     """Fork a process that becomes the command once released: in its own session, output to the log."""
     gate_out, gate_in = os.pipe()
     complaint_out, complaint_in = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(gate_in)
-        _become(argv, cwd, env, log, (gate_out, complaint_in))
+        _become(argv, setting, gate_out, complaint_in)
     os.close(gate_out)
     os.close(complaint_in)
     return Child(pid, gate_in, complaint_out)
 
 
-def _become(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], log: Path, pipes: tuple[int, int]
-) -> NoReturn:
-    gate, complaint = pipes
+def become_user(user: RunAs) -> None:
+    """Give up root for good, groups first: without root they cannot be changed."""
+    os.setgroups(user.groups)
+    os.setgid(user.gid)
+    os.setuid(user.uid)
+    # A change of user makes the kernel forget this.
+    die_with_parent()
+
+
+def _become(argv: Sequence[str], setting: Setting, gate: int, complaint: int) -> NoReturn:
     try:
         die_with_parent()
         os.setsid()
@@ -62,14 +79,16 @@ def _become(
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("500")
         null = os.open(os.devnull, os.O_RDONLY)
-        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        output = os.open(setting.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.dup2(null, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         # Nothing comes when whoever was to release us is gone.
         if os.read(gate, 1):
-            os.chdir(cwd)
-            os.execvpe(argv[0], list(argv), dict(env))
+            if setting.run_as is not None:
+                become_user(setting.run_as)
+            os.chdir(setting.cwd)
+            os.execvpe(argv[0], list(argv), dict(setting.env))
     except BaseException as error:
         with suppress(OSError):
             os.write(complaint, f"{argv[0]} could not be executed ({error})".encode())

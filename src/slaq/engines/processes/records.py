@@ -9,6 +9,15 @@ from slaq.core.job import Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunAs:
+    """The Unix user a command runs as, where the engine may choose: it must be root."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
     """One command to run as a job. At most one of `loss_pattern` and `loss_file` is given."""
 
@@ -20,8 +29,11 @@ class CommandSpec:
     log: Path
     #: Where the command runs; None for where the engine runs.
     cwd: Path | None = None
-    #: Variables added to the engine's own environment.
     env: Mapping[str, str] = field(default_factory=dict)
+    #: Whether `env` is added to the engine's own environment, rather than being all there is.
+    inherit_env: bool = True
+    #: None for the engine's own user.
+    run_as: RunAs | None = None
     #: A regular expression over output lines, with a group for the loss (the only one, or the one named `loss`)
     #: and perhaps one named `iteration`. Where neither this nor a file is given, `slaq.report` is listened to.
     loss_pattern: str | None = None

@@ -39,6 +39,8 @@ class Reading:
     iteration: int | None = None
     #: Unix time of the loss, where the source says so.
     at: float | None = None
+    #: CPU seconds of the process that reported it, where the source says so.
+    cpu: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -87,23 +89,42 @@ class Reported(LossSource):
         self._tail.close()
 
     def _parse(self, line: bytes) -> Reading | NewRate | None:
-        record = _json_object(line)
-        at, pid = record.get("time"), record.get("pid")
-        if not isinstance(at, float) or not isinstance(pid, int) or not math.isfinite(at):
+        said = parse_report(line)
+        if said is None:
             return None
-        if pid != self._reporter:
+        if said.pid != self._reporter:
             if self._reporter is not None and _alive(self._reporter):
                 return None
-            self._reporter = pid
-        rate, loss = _number(record.get("learning_rate")), _number(record.get("loss"))
-        if rate is not None:
-            return NewRate(learning_rate=rate, at=at)
-        if loss is None:
-            return None
-        metrics = record.get("metrics")
-        named = metrics if isinstance(metrics, dict) else {}
-        numbers = {name: number for name, value in named.items() if (number := _number(value)) is not None}
-        return Reading(loss=loss, at=at, metrics=numbers)
+            self._reporter = said.pid
+        return said.item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One line that `slaq.report` or `slaq.announce` wrote."""
+
+    item: Reading | NewRate
+    pid: int
+    #: How many losses that process had reported before; None in an announcement.
+    count: int | None
+
+
+def parse_report(line: bytes) -> Report | None:
+    """Return what the line says; None for one that makes no sense."""
+    record = _json_object(line)
+    at, pid = record.get("time"), record.get("pid")
+    if not isinstance(at, float) or not isinstance(pid, int) or not math.isfinite(at):
+        return None
+    rate, loss = _number(record.get("learning_rate")), _number(record.get("loss"))
+    if rate is not None:
+        return Report(item=NewRate(learning_rate=rate, at=at), pid=pid, count=None)
+    if loss is None:
+        return None
+    count, metrics = record.get("iteration"), record.get("metrics")
+    named = metrics if isinstance(metrics, dict) else {}
+    numbers = {name: number for name, value in named.items() if (number := _number(value)) is not None}
+    reading = Reading(loss=loss, at=at, cpu=_number(record.get("cpu")), metrics=numbers)
+    return Report(item=reading, pid=pid, count=count if isinstance(count, int) else None)
 
 
 class LossPattern(LossSource):

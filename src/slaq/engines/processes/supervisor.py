@@ -6,15 +6,16 @@ import signal
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slaq.core.errors import LossSourceError
 from slaq.core.job import Observation
-from slaq.engines.processes.launch import Child, launch
+from slaq.engines.processes.launch import Child, Setting, launch
+from slaq.engines.processes.records import RunAs
 from slaq.engines.processes.shares import Throttle
 from slaq.engines.processes.sources import LossFile, LossPattern, LossSource, NewRate, Reading, Reported
 from slaq.engines.processes.tree import ProcessTable, send
@@ -49,6 +50,7 @@ class Order:
     loss_file: str | None
     loss_column: str
     first_iteration: int
+    run_as: RunAs | None = None
 
 
 @dataclass(slots=True)
@@ -198,7 +200,8 @@ class Supervisor:
         send(self._table.strays, signal.SIGKILL)
 
     def _launch(self, order: Order) -> Child:
-        child = launch(order.argv, cwd=order.cwd, env=order.env, log=Path(order.log))
+        setting = Setting(cwd=order.cwd, env=order.env, log=Path(order.log), run_as=order.run_as)
+        child = launch(order.argv, setting)
         try:
             self._table.plant(order.tree, child.pid)
             self._throttle.add(order.tree, child.pid)
@@ -303,7 +306,9 @@ class Supervisor:
 
     def _poll(self, run: _Run, source: LossSource, now: float, *, final: bool) -> list[Reading | NewRate]:
         try:
-            return list(source.poll(final=final))
+            # A file that its owner names is read with its owner's rights, not with ours.
+            with _as_user(run.order.run_as if source is run.source else None):
+                return list(source.poll(final=final))
         except LossSourceError as error:
             self._silence(run, now, error)
         except OSError as error:
@@ -355,14 +360,37 @@ def exit_message(tree: str, *, at: float, status: int, fault: str, **rest: Any) 
 
 def order_of(message: Mapping[str, Any]) -> Order:
     """Return the order in a message."""
-    return Order(**{name: message[name] for name in Order.__slots__})
+    order = {name: message[name] for name in Order.__slots__}
+    user = order["run_as"]
+    if user is not None:
+        order["run_as"] = RunAs(uid=user["uid"], gid=user["gid"], groups=tuple(user["groups"]))
+    return Order(**order)
+
+
+@contextmanager
+def _as_user(user: RunAs | None) -> Iterator[None]:
+    """Act with someone else's rights in the body."""
+    if user is None:
+        yield
+        return
+    groups = os.getgroups()
+    os.setgroups(user.groups)
+    os.setegid(user.gid)
+    os.seteuid(user.uid)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        os.setegid(os.getgid())
+        os.setgroups(groups)
 
 
 def _source(order: Order) -> LossSource | None:
     if order.loss_pattern is not None:
         return LossPattern(order.loss_pattern, Path(order.log))
     if order.loss_file is not None:
-        return LossFile(Path(order.loss_file), order.loss_column)
+        with _as_user(order.run_as):
+            return LossFile(Path(order.loss_file), order.loss_column)
     return None
 
 
