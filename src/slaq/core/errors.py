@@ -11,27 +11,39 @@ class SlaqError(Exception):
     """The root of every error that slaq raises on purpose; its text is one sentence for the user.
 
     SlaqError
+    ├── AddressError        an address that a service cannot listen on, or that names none
     ├── CapacityError       a capacity, or its course over time, that no cluster can have
+    ├── ClosingError        a service that is stopping was asked for more
     ├── ClusterClosedError  a cluster that was shut down was asked for more
     ├── CommandError        a command that cannot be run as a job
+    ├── ConflictError       a request that does not fit the state of what it is about
     ├── DataError           features and targets that do not fit together
     ├── DuplicateJobError   a job id was given to two jobs
+    ├── ForbiddenError      a user asked for what only others may
     ├── ForecastError       a history or horizons that no forecast can be made from
     ├── HyperparameterError a hyperparameter that an algorithm cannot train with
+    ├── IdentityError       a request without a token that the service knows
     ├── JobFailedError      a job failed without an exception of its program to show for it
     ├── JobOptionError      an option of a job that makes no sense
     ├── JobsFileError       a jobs file with mistakes in it
+    ├── LimitError          a limit of a user, or of the service, is reached
+    ├── LossSourceError     a loss pattern or loss file that yields no losses
+    ├── LostReplyError      a service was lost before its reply came
     ├── MissingExtraError   a library is needed that comes with an extra of slaq
     ├── ModelError          a file does not hold the model that was asked for
     ├── ProgramError        a training program that a jobs file names and that cannot be had
-    ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
-    ├── LossSourceError     a loss pattern or loss file that yields no losses
+    ├── RateError           a user asks too often
+    ├── RequestError        a request that the service's API does not take
+    ├── ServiceFaultError   a defect of the service
     ├── SettingsError       settings of a service with mistakes in them
     ├── SnapshotError       a snapshot of the jobs under way that cannot be used
+    ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
     ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
+    ├── TokenError          a token that cannot be made or removed
     ├── UnknownJobError     a job id was named that nobody submitted
-    ├── WorkloadError       a workload or recorded curve could not be read or written
-    └── UnknownNameError    a policy, engine or other choice was named that does not exist
+    ├── UnknownNameError    a policy, engine or other choice was named that does not exist
+    ├── UnreachableError    no service answers at an address
+    └── WorkloadError       a workload or recorded curve could not be read or written
 
     A subclass carries its data as attributes and writes its own message: what was found, what was
     expected, what to type instead.
@@ -148,7 +160,9 @@ class SnapshotError(SlaqError):
 
     def __init__(self, found: str) -> None:
         self.found = found
-        super().__init__(f"the snapshot cannot be used: {found}; leave it out and read the observations again")
+        super().__init__(
+            f"the snapshot cannot be used: {found}; leave it out and read the observations again"
+        )
 
 
 class ThrottleError(SlaqError):
@@ -244,3 +258,108 @@ class ProgramError(SlaqError):
         self.found = found
         self.remedy = remedy
         super().__init__(f"{found}; {remedy}")
+
+
+class AddressError(SlaqError):
+    """An address that a service cannot listen on, or that names none."""
+
+    def __init__(self, address: str, found: str, remedy: str) -> None:
+        self.address = address
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{address}: {found}; {remedy}")
+
+
+class ClosingError(SlaqError):
+    """A service that is stopping was asked for more."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; ask again when it is back")
+
+
+class ConflictError(SlaqError):
+    """A request does not fit the state of what it is about."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class ForbiddenError(SlaqError):
+    """A user asked for what only others may."""
+
+    def __init__(self, user: str, what: str) -> None:
+        self.user = user
+        #: Reads on after "may not".
+        self.what = what
+        super().__init__(f"{user} may not {what}; ask an admin of this service")
+
+
+class IdentityError(SlaqError):
+    """A request came without a token that the service knows."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(f"{found}; give one that an admin made with `slaq token`, in SLAQ_TOKEN")
+
+
+class LimitError(SlaqError):
+    """A limit of a user, or of the service, is reached."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class LostReplyError(SlaqError):
+    """A service was lost before its reply came, so that nobody knows whether it did what was asked."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(
+            f"the service at {address} was lost before it replied; see whether it did what was asked "
+            "(`slaq ls`) before you ask again"
+        )
+
+
+class RateError(SlaqError):
+    """A user asks too often."""
+
+    def __init__(self, seconds: float) -> None:
+        #: After which the next request is taken.
+        self.seconds = seconds
+        super().__init__(f"too many requests; ask again in {seconds:.1f} seconds")
+
+
+class RequestError(SlaqError):
+    """A request that the service's API does not take; its text says what is wrong with it."""
+
+
+class ServiceFaultError(SlaqError):
+    """The service failed at something by a defect of its own."""
+
+    def __init__(self, reference: str) -> None:
+        self.reference = reference
+        super().__init__(f"the service failed at this by a defect; its log tells more under {reference}")
+
+
+class TokenError(SlaqError):
+    """A token cannot be made or removed."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class UnreachableError(SlaqError):
+    """No service answers at an address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(
+            f"no service answers at {address} ({reason}); start one with `slaq serve`, or name another in SLAQ_URL"
+        )
