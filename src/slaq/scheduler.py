@@ -49,7 +49,7 @@ class Scheduler:
 
         # 2. and 3. Forecast every active job in one array pass, and turn forecasts into gains.
         capacity = self.engine.capacity()
-        appraisal = self.appraiser.appraise(self.roster, capacity)
+        appraisal = self.appraiser.appraise(self.roster, capacity, now)
 
         # 4. Allocate: pure, so the simulator and the live cluster decide alike.
         allocation = self.policy.allocate(appraisal.candidates, capacity)

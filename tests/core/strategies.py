@@ -29,7 +29,13 @@ def gains(draw: st.DrawFn, grid: Integers) -> Floats:
 
 @st.composite
 def candidates(
-    draw: st.DrawFn, *, least: int = 0, most: int = 7, others: bool = True, minima: bool = True
+    draw: st.DrawFn,
+    *,
+    least: int = 0,
+    most: int = 7,
+    others: bool = True,
+    minima: bool = True,
+    owners: int = 3,
 ) -> Candidates:
     """Jobs of any kind; with neither `others` nor `minima` they all compete for all of the capacity."""
     jobs = draw(st.integers(least, most))
@@ -54,6 +60,9 @@ def candidates(
         attained=np.array(column(st.floats(0, 1e6)), dtype=np.float64),
         remaining=np.array(column(st.floats(0, 1e6)), dtype=np.float64),
         credit=np.array(column(st.integers(-9, 10)), dtype=np.float64) / 10,
+        owners=tuple(f"owner-{i}" for i in range(owners)),
+        owner=np.array(column(st.integers(0, owners - 1)), dtype=np.int64),
+        seconds_left=np.array(column(st.sampled_from([np.inf, np.inf, -1.0, 5.0, 60.0])), dtype=np.float64),
     )
 
 
@@ -73,4 +82,6 @@ def permuted(jobs: Candidates, by: Integers) -> Candidates:
         attained=jobs.attained[by],
         remaining=jobs.remaining[by],
         credit=jobs.credit[by],
+        owner=jobs.owner[by],
+        seconds_left=jobs.seconds_left[by],
     )

@@ -374,4 +374,7 @@ def make_jobs(gain: Floats, grid: list[int]) -> Candidates:
         attained=np.zeros(jobs),
         remaining=np.ones(jobs),
         credit=np.zeros(jobs),
+        owners=("",),
+        owner=np.zeros(jobs, dtype=np.int64),
+        seconds_left=np.full(jobs, np.inf),
     )

@@ -63,7 +63,7 @@ def test_the_unit_of_a_loss_changes_no_decision(losses: list[float], scale: floa
     moved = roster_of(JobSpec(id="a"), JobSpec(id="b"))
     plain.absorb([*curve("a", losses), *curve("b", falling(3.0, 6))])
     moved.absorb([*curve("a", [scale * loss + shift for loss in losses]), *curve("b", falling(3.0, 6))])
-    first, second = (APPRAISER.appraise(roster, 32).candidates for roster in (plain, moved))
+    first, second = (APPRAISER.appraise(roster, 32, 0.0).candidates for roster in (plain, moved))
     np.testing.assert_allclose(first.gain, second.gain, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(first.loss, second.loss, rtol=1e-4, atol=1e-7)
 
@@ -97,7 +97,7 @@ def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
     """Of two jobs with equal costs, the one that has just begun gets most units."""
     roster = roster_of(JobSpec(id="old"), JobSpec(id="new"))
     roster.absorb([*curve("old", [1.0 + 0.7**k for k in range(40)]), *curve("new", [9.0, 5.0, 3.5])])
-    candidates = APPRAISER.appraise(roster, 40).candidates
+    candidates = APPRAISER.appraise(roster, 40, 0.0).candidates
     units = TotalQuality().allocate(candidates, 40).as_dict()
     assert units["new"] > 3 * units["old"]
 
@@ -107,23 +107,23 @@ def test_a_job_that_diverged_gains_nothing_until_it_recovers() -> None:
     roster = roster_of(JobSpec(id="a"), JobSpec(id="b"))
     roster.absorb([*curve("a", [4.0, 3.0, 2.5]), *curve("b", [4.0, 3.0, 2.5])])
     roster.absorb([report("a", 3, float("nan"), at=3.0)])
-    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] == 0.0
+    assert APPRAISER.appraise(roster, 8, 0.0).candidates.gain[0, -1] == 0.0
     roster.absorb([report("a", 4, 2.2, at=4.0)])
-    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] > 0.0
+    assert APPRAISER.appraise(roster, 8, 0.0).candidates.gain[0, -1] > 0.0
 
 
 def test_a_target_ends_the_gain() -> None:
     """A job at its target loss gains nothing by units."""
     roster = roster_of(JobSpec(id="a", target_loss=2.5))
     roster.absorb(curve("a", [4.0, 3.0, 2.4]))
-    assert APPRAISER.appraise(roster, 8).candidates.gain[0, -1] == pytest.approx(0.0, abs=1e-9)
+    assert APPRAISER.appraise(roster, 8, 0.0).candidates.gain[0, -1] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_other_work_does_not_compete() -> None:
     """A job that trains nothing has no gain and is marked as outside the competition."""
     roster = roster_of(JobSpec(id="a"), JobSpec(id="etl", kind=Kind.OTHER))
     roster.absorb(curve("a", [4.0, 3.0]))
-    candidates = APPRAISER.appraise(roster, 8).candidates
+    candidates = APPRAISER.appraise(roster, 8, 0.0).candidates
     assert candidates.competes.tolist() == [True, False]
     assert candidates.gain[1].max() == 0.0
 
@@ -145,7 +145,7 @@ def test_gains_are_what_policies_ask_for(jobs: int, capacity: int) -> None:
         roster.absorb(
             curve(str(n), rng.normal(5, 3, rng.integers(1, 9)).tolist(), cpu=float(rng.uniform(0.1, 9)))
         )
-    candidates = APPRAISER.appraise(roster, capacity).candidates
+    candidates = APPRAISER.appraise(roster, capacity, 0.0).candidates
     slopes = np.diff(candidates.gain, axis=1) / np.diff(candidates.grid)
     assert np.isfinite(candidates.gain).all()
     assert (candidates.gain[:, 0] == 0).all()

@@ -38,6 +38,12 @@ class Candidates:
     remaining: Floats
     #: Fractions of a unit owed from earlier rounding; below one unit either way.
     credit: Floats
+    #: The names of the owners: one element each, in any order; some may have no job here.
+    owners: tuple[str, ...]
+    #: Whose job it is: a place in `owners`.
+    owner: Integers
+    #: Seconds until its deadline, below 0 where that has passed; infinite where it has none.
+    seconds_left: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

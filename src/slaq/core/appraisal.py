@@ -49,8 +49,8 @@ class Appraiser:
     optimism: float = OPTIMISM
     by_largest_fall: bool = False
 
-    def appraise(self, roster: Roster, capacity: int) -> Appraisal:
-        """Return the candidates with their gains for the coming epoch."""
+    def appraise(self, roster: Roster, capacity: int, now: float) -> Appraisal:
+        """Return the candidates with their gains for the epoch that begins now."""
         rows = roster.rows()
         limit = min(capacity, int(roster.max_units[rows].max(initial=1)))
         grid = unit_grid(max(limit, 1))
@@ -68,7 +68,7 @@ class Appraiser:
         loss = np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
         candidates = Candidates(
-            ids=tuple(roster.ids),
+            ids=roster.active_ids(),
             order=roster.order[rows],
             competes=roster.competes[rows],
             weight=roster.weight[rows],
@@ -81,6 +81,9 @@ class Appraiser:
             attained=roster.attained[rows],
             remaining=np.array(HORIZONS)[nearly] * roster.stride[rows] * cpu,
             credit=roster.credit[rows],
+            owners=tuple(roster.owners),
+            owner=roster.owner[rows],
+            seconds_left=roster.deadline[rows] - now,
         )
         return Appraisal(
             rows=rows,
@@ -102,7 +105,9 @@ class Appraiser:
         cpu = roster.runtime.cpu[rows]
         # A job that has not finished an iteration yet is taken to be like the others, unless it has had more.
         like_others = (
-            np.median(cpu[known]) if known.any() else max(capacity, 1) / len(rows) * self.epoch_seconds
+            np.median(cpu[known])
+            if known.any()
+            else max(capacity, 1) / max(len(rows), 1) * self.epoch_seconds
         )
         cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
         units = np.minimum(grid, roster.max_units[rows, None]).astype(float)

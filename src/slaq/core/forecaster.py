@@ -37,6 +37,10 @@ class Forecaster(Protocol):
     #: How often each row's curve was found, or announced, to bend.
     bends: Integers
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that is known, by name: arrays with one row per job."""
+        ...
+
     def resize(self, size: int) -> None:
         """Make room for `size` rows, keeping those there are."""
         ...

@@ -47,6 +47,13 @@ class JobSpec:
     target_loss: float | None = None
     #: Units that a job of kind OTHER holds; None for its fair share.
     reserved_units: int | None = None
+    #: Whose job it is, where capacity is shared between owners.
+    owner: str = ""
+    #: Seconds on the scheduler's clock by which its target is wanted; None for no such wish.
+    deadline: float | None = None
+    #: The share of its whole reduction that is its target, where it has no target loss; None for 95% where it
+    #: has a deadline.
+    wanted: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,14 @@
-"""The active jobs as arrays: what each asked for, what it has reported, what it holds."""
+"""The jobs that are under way as arrays: what each asked for, what it has reported, what it holds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from slaq.core import snapshot
 from slaq.core.arrays import Floats, Integers
+from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecaster import Forecaster, Rows
 from slaq.core.job import JobSpec, Kind
@@ -19,18 +23,26 @@ DIVERGED = 1e100
 NEWS = 8
 #: Rows made at first.
 FEWEST_ROWS = 64
+#: The share of its whole reduction that a job with a deadline wants where it does not say.
+WANTED = 0.95
+#: How fast the units a job usually holds follow those it is given.
+USUAL_RATE = 0.2
 
 
 class Roster(Rows):
-    """One row per active job; rows of jobs that ended are used again.
+    """One row per job under way; rows of jobs that ended are used again.
 
-    Fed with events, it keeps the forecaster and the runtime model, which have the same rows, up to date.
+    A job is active unless it is paused. Fed with events, the roster keeps the forecaster and the runtime model,
+    which have the same rows, up to date.
     """
 
     def __init__(self, forecaster: Forecaster, size: int = 0) -> None:
         self.forecaster = forecaster
         self.runtime = RuntimeModel(size)
+        #: Rows by job id, paused jobs included.
         self.ids: dict[str, int] = {}
+        #: Numbers by the name of the owner, from 0 in the order of their first jobs.
+        self.owners: dict[str, int] = {}
         self._free: list[int] = []
         self._submitted = 0
         # What the job asked for.
@@ -42,6 +54,13 @@ class Roster(Rows):
         self.reserved_units = np.zeros(size, dtype=np.int64)
         #: NaN where none was given.
         self.target = np.zeros(size)
+        self.owner = np.zeros(size, dtype=np.int64)
+        #: Seconds on the scheduler's clock; infinite where there is none.
+        self.deadline = np.zeros(size)
+        #: The share of the whole reduction wanted; NaN where none is.
+        self.wanted = np.zeros(size)
+        #: It holds nothing and is no candidate until it is resumed.
+        self.paused = np.zeros(size, dtype=bool)
         # What it has reported.
         self.observed = np.zeros(size, dtype=np.int64)
         self.first = np.zeros(size)
@@ -62,6 +81,8 @@ class Roster(Rows):
         self.held = np.zeros(size)
         self.attained = np.zeros(size)
         self.credit = np.zeros(size)
+        #: Units as a mean over the last epochs: what it can count on where jobs take turns.
+        self.usual_units = np.zeros(size)
 
     def admit(self, spec: JobSpec, now: float) -> None:
         """Give a job a row."""
@@ -77,6 +98,10 @@ class Roster(Rows):
         self.max_units[row] = UNLIMITED if spec.max_units is None else spec.max_units
         self.reserved_units[row] = -1 if spec.reserved_units is None else spec.reserved_units
         self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
+        self.owner[row] = self.owners.setdefault(spec.owner, len(self.owners))
+        self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
+        implied = np.nan if spec.deadline is None else WANTED
+        self.wanted[row] = implied if spec.wanted is None else spec.wanted
         self.stride[row] = 1
         self.since[row] = now
 
@@ -99,14 +124,93 @@ class Roster(Rows):
         self._take_in(reported)
 
     def hold(self, rows: Integers, units: Integers, credit: Floats, now: float) -> None:
-        """Note what the jobs of these rows, which are all there are, hold from now on."""
+        """Note what the jobs of these rows, which are all that are active, hold from now on."""
+        halted = (self.paused & (self.units > 0)).nonzero()[0]
+        if len(halted):
+            self._pass_time(halted, np.full(len(halted), now))
+            self.units[halted] = 0
         self._pass_time(rows, np.full(len(rows), now))
+        usual = self.usual_units[rows]
+        self.usual_units[rows] = np.where(usual > 0, usual + USUAL_RATE * (units - usual), units)
         self.units[rows] = units
         self.credit[rows] = credit
 
     def rows(self) -> Integers:
         """Return the rows of all active jobs, in the order of `ids`."""
-        return np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
+        rows = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
+        return rows[~self.paused[rows]] if self.paused.any() else rows
+
+    def active_ids(self) -> tuple[str, ...]:
+        """Return the ids of all active jobs, in the order of `rows`."""
+        if not self.paused.any():
+            return tuple(self.ids)
+        return tuple(job_id for job_id, row in self.ids.items() if not self.paused[row])
+
+    def pause(self, job_id: str) -> None:
+        """Take a job out of the competition: from the next decision on it holds nothing, and keeps its curve."""
+        self.paused[self._row(job_id)] = True
+
+    def resume(self, job_id: str) -> None:
+        """Let a paused job compete again, with the curve and the credit it had."""
+        self.paused[self._row(job_id)] = False
+
+    def reweigh(self, job_id: str, weight: float) -> None:
+        """Change a job's weight from the next decision on."""
+        if not 0.0 < weight < np.inf:
+            raise JobOptionError("weight", weight, "a number above 0")
+        self.weight[self._row(job_id)] = weight
+
+    def relimit(self, job_id: str, max_units: int | None) -> None:
+        """Change the units a job may hold at most, from the next decision on; None for no limit."""
+        if max_units is not None and max_units < 1:
+            raise JobOptionError("max_units", max_units, "1 or more")
+        self.max_units[self._row(job_id)] = UNLIMITED if max_units is None else max_units
+
+    def dump(self) -> bytes:
+        """Return all that is known, in a form that `restore` reads back exactly."""
+        rows = np.array(sorted(self.ids.values()), dtype=np.int64)
+        about = {
+            "forecaster": type(self.forecaster).__name__,
+            "size": len(self.order),
+            "submitted": self._submitted,
+            "ids": list(self.ids),
+            "owners": list(self.owners),
+        }
+        places = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
+        arrays = {name: array[rows] for name, array in self._tables()}
+        return snapshot.pack(
+            about, arrays | {"rows": rows, "places": places, "free": np.array(self._free, dtype=np.int64)}
+        )
+
+    def restore(self, dumped: bytes) -> None:
+        """Become what was dumped, all of it or, where that cannot be, nothing; this roster has no jobs yet."""
+        about, arrays = snapshot.unpack(dumped)
+        if about["forecaster"] != type(self.forecaster).__name__:
+            raise SnapshotError(f"its forecasts are those of {about['forecaster']}")
+        rows, places, free = (arrays.pop(name) for name in ("rows", "places", "free"))
+        known = {name: (array.dtype, array.shape[1:]) for name, array in self._tables()}
+        if known != {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}:
+            raise SnapshotError("it was made by another version of slaq")
+        for part in (self, self.forecaster, self.runtime):
+            part.resize(about["size"])
+        for name, array in self._tables():
+            array[rows] = arrays[name]
+        self.ids = dict(zip(about["ids"], places.tolist(), strict=True))
+        self.owners = {name: number for number, name in enumerate(about["owners"])}
+        self._free = free.tolist()
+        self._submitted = about["submitted"]
+
+    def _tables(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield every array of this roster and its models, with a name of its own."""
+        named = (("roster", self), ("forecaster", self.forecaster), ("runtime", self.runtime))
+        for part, holder in named:
+            for name, array in holder.arrays().items():
+                yield f"{part}.{name}", array
+
+    def _row(self, job_id: str) -> int:
+        if job_id not in self.ids:
+            raise UnknownJobError(job_id)
+        return self.ids[job_id]
 
     def _take_in(self, reported: Iterable[LossObserved]) -> None:
         """Feed reported losses to the models, all jobs at once."""

@@ -47,7 +47,7 @@ class ClairvoyantAppraiser(Appraiser):
 
     def _curves(self, roster: Roster) -> list[Floats]:
         nothing = np.zeros(2)
-        return [self._minorants.get(job_id, nothing) for job_id in roster.ids]
+        return [self._minorants.get(job_id, nothing) for job_id in roster.active_ids()]
 
 
 def convex_minorant(losses: Floats) -> Floats:

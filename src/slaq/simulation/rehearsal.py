@@ -43,7 +43,7 @@ class Rehearsal:
         losses = fallen * (1 + 0.001 * self.rng.standard_normal(len(rows)))
         took = np.full(len(rows), EPOCH_SECONDS)
         roster.observe(rows, np.full(len(rows), self.now), losses, roster.runtime.cpu[rows], took)
-        appraisal = self.appraiser.appraise(roster, self.units)
+        appraisal = self.appraiser.appraise(roster, self.units, self.now)
         allocation = self.policy.allocate(appraisal.candidates, self.units)
         roster.hold(rows, allocation.units, allocation.credit, self.now)
         return allocation
