@@ -1,7 +1,8 @@
 """The composition root: the only place where names choose classes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
@@ -17,6 +18,7 @@ from slaq.engines.local.engine import LocalEngine
 from slaq.engines.local.journal import Journal, Listener
 from slaq.engines.local.programs import Programs, Site
 from slaq.engines.local.units import FractionalRoster
+from slaq.engines.processes.sources import checked_pattern
 from slaq.ports import History
 from slaq.scheduler import Scheduler
 from slaq.simulation.clairvoyant import ClairvoyantAppraiser
@@ -24,6 +26,9 @@ from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import Capacity, SimulatedEngine
 from slaq.simulation.workload import Workload
 from slaq.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from slaq.config import Vocabulary
 
 _POLICIES: dict[str, Callable[[], Policy]] = {
     "total-quality": TotalQuality,
@@ -37,6 +42,8 @@ _POLICIES: dict[str, Callable[[], Policy]] = {
 CLAIRVOYANT = "clairvoyant"
 
 POLICIES: tuple[str, ...] = (*_POLICIES, CLAIRVOYANT)
+#: Policies that need no knowledge of the future.
+LIVE_POLICIES: tuple[str, ...] = tuple(_POLICIES)
 FORECASTERS: tuple[str, ...] = tuple(METHODS)
 
 
@@ -52,6 +59,22 @@ def make_forecaster(name: str) -> Forecaster:
     if name not in METHODS:
         raise UnknownNameError("forecaster", name, FORECASTERS)
     return METHODS[name](0)
+
+
+def jobs_vocabulary() -> "Vocabulary":
+    """Return the names that a jobs file may use."""
+    from slaq.algorithms import ALGORITHMS, UNSUPERVISED
+    from slaq.config import Recipe, Vocabulary
+
+    recipes = {
+        name: Recipe(
+            names=tuple(field.name for field in fields(algorithm)),
+            make=algorithm.from_options,
+            needs_targets=name not in UNSUPERVISED,
+        )
+        for name, algorithm in ALGORITHMS.items()
+    }
+    return Vocabulary(policies=LIVE_POLICIES, algorithms=recipes, check_pattern=checked_pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -368,6 +368,7 @@ class Cluster(Listener):
         max_restarts: int = 2,
         task_timeout: float | None = None,
         memory_limit: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Job:
         """Start a training program beside the jobs there are; return its handle.
 
@@ -375,7 +376,8 @@ class Cluster(Listener):
         `target` is the loss you are content with. `stop_at=0.95` ends the job once 95% of the way from its
         first loss to the target, or to where its curve is forecast to end, is done; `max_iterations` and
         `time_budget` (seconds) end it too, as completed. `task_timeout` (seconds) and `memory_limit` (bytes)
-        make a task that hangs, or allocates more, fail.
+        make a task that hangs, or allocates more, fail. `checkpoint` is the file of that name which an
+        earlier run of the program left in its directory: the program goes on from there.
         """
         _check(
             weight=weight,
@@ -389,6 +391,7 @@ class Cluster(Listener):
             task_timeout=task_timeout,
             memory_limit=memory_limit,
         )
+        kept = b"" if checkpoint is None else Path(checkpoint).read_bytes()
         dataset = _dataset(data)
         pieces = dataset.count(
             partitions or getattr(program, "partitions", None) or PARTITIONS_PER_CORE * self.cores
@@ -415,6 +418,8 @@ class Cluster(Listener):
             max_units=most if max_units is None else min(max_units, most),
             target_loss=target,
         )
+        if checkpoint is not None:
+            self._live.store.keep_checkpoint(handle.id, kept)
         return self._queue(handle, spec, self._live.programs, job)
 
     def submit_command(  # noqa: PLR0913 (one keyword per thing a user may ask for)

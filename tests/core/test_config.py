@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.cli.run import vocabulary
+from slaq.bootstrap import jobs_vocabulary as vocabulary
 from slaq.config import AlgorithmWork, CommandWork, JobsFile, ProgramWork, read_jobs_file
 from slaq.config.lines import Lines
 from slaq.config.section import seconds_of

@@ -25,10 +25,13 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "lda": LDA,
     "linear-regression": LinearRegression,
 }
+#: Those that learn from features alone.
+UNSUPERVISED = ("kmeans", "lda")
 
 __all__ = [
     "ALGORITHMS",
     "LDA",
+    "UNSUPERVISED",
     "Algorithm",
     "GBTClassifier",
     "GBTRegressor",

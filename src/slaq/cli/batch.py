@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slaq.cli.interrupts import Interrupts
-from slaq.cli.keeping import Kept, keep, make_room
+from slaq.keeping import Kept, keep, make_room
 from slaq.cluster import Cluster, Job
 from slaq.config import CommandWork, JobTable
 from slaq.core.errors import SlaqError

@@ -12,24 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slaq.bootstrap import CLAIRVOYANT, POLICIES
+from slaq.bootstrap import LIVE_POLICIES, jobs_vocabulary
 from slaq.cli.outputs import output_path
 
 if TYPE_CHECKING:
     from slaq.cli.batch import Batch, Entry
     from slaq.cluster import Cluster
-    from slaq.config import ClusterTable, JobsFile, Vocabulary
+    from slaq.config import ClusterTable, JobsFile
     from slaq.core.outcome import Outcome
 
-#: Policies that need no knowledge of the future.
-LIVE_POLICIES = tuple(policy for policy in POLICIES if policy != CLAIRVOYANT)
 USUAL_POLICY, USUAL_EPOCH_SECONDS = "total-quality", 1.0
 #: Where results go unless told otherwise.
 RESULTS = Path("slaq-results")
 #: Characters of a terminal below which the last table has fewer columns.
 NARROW = 120
-#: Algorithms that learn from features alone.
-UNSUPERVISED = ("kmeans", "lda")
 
 
 @click.command("run")
@@ -83,7 +79,7 @@ def command(
     """
     from slaq.config import read_jobs_file
 
-    jobs_file = read_jobs_file(file, vocabulary())
+    jobs_file = read_jobs_file(file, jobs_vocabulary())
     if check:
         _tell_sound(jobs_file, as_json=as_json)
         return
@@ -98,25 +94,6 @@ def command(
     status = _run(jobs_file, said, as_json=as_json, quiet=quiet)
     if status:
         ctx.exit(status)
-
-
-def vocabulary() -> "Vocabulary":
-    """Return the names that a jobs file may use."""
-    from dataclasses import fields
-
-    from slaq.algorithms import ALGORITHMS
-    from slaq.config import Recipe, Vocabulary
-    from slaq.engines.processes.sources import checked_pattern
-
-    recipes = {
-        name: Recipe(
-            names=tuple(field.name for field in fields(algorithm)),
-            make=algorithm.from_options,
-            needs_targets=name not in UNSUPERVISED,
-        )
-        for name, algorithm in ALGORITHMS.items()
-    }
-    return Vocabulary(policies=LIVE_POLICIES, algorithms=recipes, check_pattern=checked_pattern)
 
 
 def _tell_sound(jobs_file: "JobsFile", *, as_json: bool) -> None:

@@ -80,6 +80,16 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
     return JobsFile(path=path, cluster=cluster, jobs=tuple(_numbered(jobs)))
 
 
+def read_job(table: Mapping[str, Any], path: Path, vocabulary: Vocabulary) -> JobTable:
+    """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with all mistakes."""
+    notes = Notes(path, "")
+    jobs = list(_JobReader(notes, vocabulary).read(table, ("job", 0)))
+    if len(jobs) > 1:
+        notes.add(("job", 0), f"the table stands for {len(jobs)} jobs", "give one, without a grid")
+    notes.raise_any()
+    return _numbered(jobs)[0]
+
+
 def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
     section = top.table("cluster", "a [cluster] table")
     if section is None:

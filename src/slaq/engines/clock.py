@@ -8,10 +8,10 @@ from slaq.ports import Clock
 
 
 class WallClock(Clock):
-    """Seconds since this clock was made; unmoved by changes of the machine's date."""
+    """Seconds since this clock was made, or since `start`; unmoved by changes of the machine's date."""
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
+    def __init__(self, start: float = 0.0) -> None:
+        self._start = time.monotonic() - start
 
     @override
     def now(self) -> float:

@@ -20,6 +20,7 @@ class MemoryStore(Store, History):
         self._events: dict[str, list[Event]] = {}
         self._cluster_events: list[CapacityChanged] = []
         self._decisions: list[Decision] = []
+        self._checkpoints: dict[str, bytes] = {}
         #: Jobs that have ended.
         self.ended = 0
         #: A heap of (arrival, place in the order of submission, id).
@@ -64,7 +65,11 @@ class MemoryStore(Store, History):
 
     @override
     def checkpoint(self, job_id: str) -> bytes | None:
-        return None
+        return self._checkpoints.get(job_id)
+
+    def keep_checkpoint(self, job_id: str, checkpoint: bytes) -> None:
+        """Keep what a job is to go on from when it starts."""
+        self._checkpoints[job_id] = checkpoint
 
     @override
     def jobs(self) -> Sequence[JobSpec]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.local.goals import Goal
-from slaq.engines.local.journal import Ending, Journal, Runner
+from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.wire import pack
 from slaq.engines.processes.commands import Commands, checked
 from slaq.engines.processes.records import (
@@ -140,7 +140,7 @@ class CommandRunner(Runner[CommandJob]):
             for record in self._commands.poll():
                 self._take(record)
             for job_id in list(self._runs):
-                self._conclude(job_id, JobState.CANCELLED, "the cluster was shut down")
+                self._conclude(job_id, JobState.CANCELLED, SHUT_DOWN)
 
     def _look(self) -> None:
         for record in self._commands.poll():
@@ -214,6 +214,9 @@ class CommandRunner(Runner[CommandJob]):
     def _exited(self, record: CommandExited, run: _Run) -> None:
         if run.ending is not None:
             self._conclude(record.job_id, run.ending, run.reason)
+        elif record.stopped:
+            # Only the end of the engine stops a command that was not told to end.
+            self._conclude(record.job_id, JobState.CANCELLED, SHUT_DOWN)
         elif not record.reason:
             self._conclude(record.job_id, JobState.COMPLETED)
         elif run.restarts < run.job.max_restarts and not record.fault:

@@ -9,7 +9,7 @@ from typing_extensions import override
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.local.goals import Goal
-from slaq.engines.local.journal import Ending, Journal, Runner
+from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.processes.sources import NewRate, Reading
 
 
@@ -94,7 +94,7 @@ class ExternalRunner(Runner[ExternalJob]):
     def close(self) -> None:
         with self._lock:
             for job_id in tuple(self._runs):
-                self._conclude(job_id, Ending(state=JobState.CANCELLED, reason="the cluster was shut down"))
+                self._conclude(job_id, Ending(state=JobState.CANCELLED, reason=SHUT_DOWN))
 
     def _observe(self, job_id: str, run: _Run, seen: Reading) -> str | None:
         """Pass on one loss; return why the job is to end now, or None."""

@@ -9,6 +9,9 @@ from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import Clock
 
+#: Why a job ended that the end of its engine ended.
+SHUT_DOWN = "the cluster was shut down"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
@@ -91,7 +94,9 @@ class Journal:
     def observed(self, job_id: str, observation: Observation, metrics: Mapping[str, float]) -> None:
         """Note a loss."""
         with self._lock:
-            event = LossObserved(job_id=job_id, at=self._clock.now(), observation=observation)
+            event = LossObserved(
+                job_id=job_id, at=self._clock.now(), observation=observation, metrics=metrics
+            )
             self._events.append(event)
         if self._listener is not None:
             self._listener.observed(event, metrics)

@@ -24,7 +24,7 @@ from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.local import ancestry, checkpoints
 from slaq.engines.local.buckets import Bucket, shift
 from slaq.engines.local.crew import Crew, Reports, death
-from slaq.engines.local.journal import Ending, Journal, Runner
+from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.nursery import Hooks, Nursery
 from slaq.engines.local.orders import Orders, ProgramJob
 from slaq.engines.local.runs import Run, Task, Turn
@@ -150,7 +150,7 @@ class Programs(Runner[ProgramJob]):
             reported_at=time.monotonic(),
         )
         if not self._order(partial(self._start, run)):
-            reason = self._broken or "the cluster was shut down"
+            reason = self._broken or SHUT_DOWN
             self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
 
     @override
@@ -226,7 +226,7 @@ class Programs(Runner[ProgramJob]):
             order()
         state = JobState.FAILED if self._broken else JobState.CANCELLED
         for run in list(self._runs.values()):
-            self._conclude(run, state, self._broken or "the cluster was shut down")
+            self._conclude(run, state, self._broken or SHUT_DOWN)
         self._nursery.close()
         for _, segment in self._prepared.values():
             self._segments.leave(segment)

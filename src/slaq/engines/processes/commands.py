@@ -352,10 +352,10 @@ def checked(spec: CommandSpec) -> Path:
     if any("=" in name or not name for name in spec.env):
         raise CommandError("a variable of the environment has '=' in its name, or no name", "correct it")
     cwd = Path.cwd() if spec.cwd is None else spec.cwd.absolute()
-    if not cwd.is_dir():
-        raise CommandError(f"{cwd} is not a directory", "create it, or give another cwd")
+    # What another user can see and run, only that user can tell.
     if spec.run_as is None:
-        # What another user can run, only that user can tell.
+        if not cwd.is_dir():
+            raise CommandError(f"{cwd} is not a directory", "create it, or give another cwd")
         _check_program(spec.argv[0], cwd, {**(os.environ if spec.inherit_env else {}), **spec.env})
     if spec.loss_pattern is not None and spec.loss_file is not None:
         raise LossSourceError("there is both a loss pattern and a loss file", "give one of them")
