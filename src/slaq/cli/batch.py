@@ -8,10 +8,11 @@ from typing import Any
 
 from slaq.cli.interrupts import Interrupts
 from slaq.cli.keeping import Kept, keep, make_room
-from slaq.cluster import Cluster, Job
+from slaq.cluster import Cluster
 from slaq.config import CommandWork, JobTable
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
+from slaq.handle import Job
 
 #: Seconds between two looks at the jobs, and between two moments that are shown: drawing costs CPU time that
 #: the jobs could use.

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState
-from slaq.engines.local.journal import Ending, Journal, Runner
+from slaq.engines.journal import Ending, Journal, Runner
 from slaq.engines.local.wire import pack
 from slaq.engines.processes.commands import Commands, checked
 from slaq.engines.processes.records import (
