@@ -22,8 +22,8 @@ from slaq.cluster import Cluster
 from slaq.core.allocation import Allocation
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.journal import Journal
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.programs import Programs, Site
 from slaq.engines.local.wire import unpack

@@ -9,9 +9,10 @@ from importlib import import_module
 # the rest here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from slaq.cluster import Cluster, Job
+    from slaq.cluster import Cluster
     from slaq.core.errors import SlaqError
     from slaq.core.forecast import Forecast, forecast
+    from slaq.handle import Job
     from slaq.jobs.context import Cancelled, Context
     from slaq.jobs.data import Dataset
     from slaq.reporting import announce, report
@@ -38,7 +39,7 @@ _HOME = {
     "Context": "slaq.jobs.context",
     "Dataset": "slaq.jobs.data",
     "Forecast": "slaq.core.forecast",
-    "Job": "slaq.cluster",
+    "Job": "slaq.handle",
     "SlaqError": "slaq.core.errors",
     "announce": "slaq.reporting",
     "forecast": "slaq.core.forecast",

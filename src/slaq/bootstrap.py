@@ -13,12 +13,12 @@ from slaq.core.outcome import JobCurve, Outcome, measure
 from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal, Listener
 from slaq.engines.local.commands import CommandRunner
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.journal import Journal, Listener
 from slaq.engines.local.programs import Programs, Site
-from slaq.engines.local.units import FractionalRoster
 from slaq.engines.processes.sources import checked_pattern
+from slaq.engines.units import FractionalRoster
 from slaq.ports import History
 from slaq.scheduler import Scheduler
 from slaq.simulation.clairvoyant import ClairvoyantAppraiser

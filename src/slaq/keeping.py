@@ -10,11 +10,11 @@ from typing import Any
 import cloudpickle
 
 from slaq.algorithms import Model
-from slaq.cluster import Job
 from slaq.config import AlgorithmWork, CommandWork, JobTable
 from slaq.core.job import JobState
 from slaq.engines.local import checkpoints
 from slaq.engines.local.wire import unpack
+from slaq.handle import Job
 from slaq.jobs.data import Dataset
 from slaq.jobs.inline import InlineContext
 

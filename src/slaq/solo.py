@@ -12,12 +12,13 @@ from pathlib import Path
 
 from slaq import reporting
 from slaq.bootstrap import jobs_vocabulary
-from slaq.cluster import Cluster, Job
+from slaq.cluster import Cluster
 from slaq.config import CommandWork, JobTable, read_job
 from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
 from slaq.engines.local import checkpoints
 from slaq.engines.local.programs import LOG
+from slaq.handle import Job
 from slaq.keeping import keep
 
 #: Where a program that goes on left its state when the service was lost.

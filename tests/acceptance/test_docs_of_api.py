@@ -11,7 +11,7 @@ import pytest
 
 from slaq import Cluster, Context, Job
 from slaq.algorithms import ALGORITHMS
-from slaq.engines.local.journal import Listener
+from slaq.engines.journal import Listener
 from slaq.integrations.sklearn import partial_fit, warm_start
 from slaq.jobs.data import DataShape, Partition
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.journal import Journal
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.programs import Programs, Site
 from slaq.jobs.context import Context

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from slaq.engines.buckets import LONGEST_LEAD, Bucket, shift
 from slaq.engines.local import checkpoints
-from slaq.engines.local.buckets import LONGEST_LEAD, Bucket, shift
 from slaq.engines.local.engine import usual_units_per_core
 from slaq.engines.local.shared import Segments
 from slaq.engines.local.wire import pack, pack_call, unpack, unpack_call

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from slaq.cli.interrupts import Interrupts
-from slaq.keeping import Kept, keep, make_room
-from slaq.cluster import Cluster, Job
+from slaq.cluster import Cluster
 from slaq.config import CommandWork, JobTable
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
+from slaq.handle import Job
+from slaq.keeping import Kept, keep, make_room
 
 #: Seconds between two looks at the jobs, and between two moments that are shown: drawing costs CPU time that
 #: the jobs could use.

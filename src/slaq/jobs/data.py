@@ -60,6 +60,13 @@ class Dataset:
             if len(self.y) != self.x.shape[0]:
                 raise DataError(f"there are {self.x.shape[0]} rows of features but {len(self.y)} targets")
 
+    @classmethod
+    def of(cls, data: Any) -> "Dataset":
+        """Return what was given as data, a Dataset, features or (features, targets), as a Dataset."""
+        if isinstance(data, Dataset):
+            return data
+        return cls(*data) if isinstance(data, tuple) else cls(data)
+
     def shape(self, partitions: int) -> DataShape:
         """Return how large the data is when cut into that many partitions."""
         rows, features = self.x.shape

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.goals import Goal
-from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.wire import pack
 from slaq.engines.processes.commands import Commands, checked
 from slaq.engines.processes.records import (

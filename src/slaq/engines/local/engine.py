@@ -10,7 +10,7 @@ from slaq.core.allocation import Allocation
 from slaq.core.errors import UnknownJobError
 from slaq.core.events import Event
 from slaq.core.job import JobSpec
-from slaq.engines.local.journal import Journal, Runner
+from slaq.engines.journal import Journal, Runner
 from slaq.ports import Engine
 
 #: Units there are in all, about: few enough to be counted, enough to share a small machine finely.

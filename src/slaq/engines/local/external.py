@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.goals import Goal
-from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.processes.sources import NewRate, Reading
 
 

@@ -21,10 +21,10 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
+from slaq.engines.buckets import Bucket, shift
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local import ancestry, checkpoints
-from slaq.engines.local.buckets import Bucket, shift
 from slaq.engines.local.crew import Crew, Reports, death
-from slaq.engines.local.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local.nursery import Hooks, Nursery
 from slaq.engines.local.orders import Orders, ProgramJob
 from slaq.engines.local.runs import Run, Task, Turn

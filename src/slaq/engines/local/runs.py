@@ -6,7 +6,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from slaq.core.job import JobState
-from slaq.engines.local.buckets import Bucket
+from slaq.engines.buckets import Bucket
 from slaq.engines.local.nursery import Child
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.shared import Segment

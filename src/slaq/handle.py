@@ -1,0 +1,267 @@
+"""The handle to one submitted job, in the manner of a Future, whatever engine runs it."""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from typing_extensions import override
+
+from slaq.core.errors import JobFailedError
+from slaq.core.forecast import Forecast, forecast
+from slaq.core.gain import HORIZONS
+from slaq.core.job import JobState, Observation
+from slaq.core.quality import reduction as reduction_of
+from slaq.engines.journal import Ending
+from slaq.engines.local.programs import LOG
+from slaq.engines.local.tracebacks import unpack_error
+from slaq.engines.local.wire import unpack
+
+#: Losses that must be known before a job is ended for having come near its forecast asymptote.
+SETTLED = 10
+
+_log = logging.getLogger(__name__)
+
+
+class Home(Protocol):
+    """The cluster a job belongs to, as its handle sees it."""
+
+    def directory_of(self, job_id: str) -> Path:
+        """Return where a job's files are."""
+        ...
+
+    def wake(self) -> None:
+        """Decide anew soon, rather than when the epoch is over."""
+        ...
+
+
+class Job:
+    """One submitted job, in the manner of `concurrent.futures.Future`.
+
+    Its `directory` holds `log.txt`, what its program and tasks printed, and `checkpoint`, what it last kept.
+    """
+
+    def __init__(self, cluster: Home, job_id: str, stop_at: float | None, target: float | None) -> None:
+        #: What the cluster knows it by.
+        self.id = job_id
+        self._cluster = cluster
+        self._stop_at = stop_at
+        self._target = target
+        self._changed = threading.Condition()
+        self._state = JobState.QUEUED
+        self._reason = ""
+        self._ending: Ending | None = None
+        self._observations: list[Observation] = []
+        self._metrics: list[Mapping[str, float]] = []
+        self._announced: list[int] = []
+        self._units = 0
+        self._reduction = 0.0
+        #: Decisions in a row that found it good enough.
+        self._enough = 0
+        self._cancelling = False
+        self._callbacks: list[Callable[[Job], object]] = []
+        self._final: float | None = None
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Job {self.id!r} {self._state}, {len(self._observations)} losses>"
+
+    @property
+    def name(self) -> str:
+        """The name it was given; the same as its id."""
+        return self.id
+
+    @property
+    def state(self) -> JobState:
+        """Where it stands in its life."""
+        return self._state
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, where that was not because its program returned; one sentence."""
+        return self._reason
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+        return self._cluster.directory_of(self.id)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What it has reported so far."""
+        return list(self._observations)
+
+    @property
+    def losses(self) -> list[float]:
+        """Its losses so far; the first is the one before the first iteration."""
+        return [observation.loss for observation in self._observations]
+
+    @property
+    def metrics(self) -> list[Mapping[str, float]]:
+        """What it has reported beside each loss."""
+        return list(self._metrics)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its last loss was not a finite number; it then holds the least share there is."""
+        return bool(self._observations) and not math.isfinite(self._observations[-1].loss)
+
+    @property
+    def units(self) -> int:
+        """The units it holds now; `Cluster.units_per_core` make a core."""
+        return 0 if self.done() else self._units
+
+    @property
+    def reduction(self) -> float:
+        """The share of its whole fall, from the first loss to its target or to the forecast end, done so far."""
+        if not self.done():
+            return self._reduction
+        if self._final is None:
+            self._final = self._measured_reduction()
+        return self._final
+
+    def forecast(self, horizons: int | Sequence[int]) -> Forecast:
+        """Predict its losses that many iterations ahead."""
+        return forecast(self.losses, horizons, announced=self._announced)
+
+    def log(self) -> str:
+        """Return what its program and its tasks have printed."""
+        try:
+            return (self.directory / LOG).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def done(self) -> bool:
+        """Return whether it has ended, in whatever way."""
+        return self._ending is not None
+
+    def running(self) -> bool:
+        """Return whether it was started and has not ended."""
+        return self._state is JobState.RUNNING
+
+    def cancelled(self) -> bool:
+        """Return whether it was ended before it had done what was asked."""
+        return self._state is JobState.CANCELLED
+
+    def cancel(self) -> bool:
+        """Ask for its end; return False if it has ended already."""
+        if self.done():
+            return False
+        self._cancelling = True
+        self._cluster.wake()
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return what its program returned, waiting for it.
+
+        Of a job that was ended by `stop_at`, `max_iterations` or `time_budget` it is what the program returned
+        after it caught `Cancelled`, or else the state it last gave to `checkpoint`, or None. Raises what the
+        program raised, `JobFailedError` where it was lost, `CancelledError` if it was cancelled.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        assert self._ending is not None
+        return None if self._ending.result is None else unpack(self._ending.result)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what its program raised, waiting for its end; None if it completed."""
+        ending = self._await_end(timeout)
+        if ending.state is JobState.CANCELLED:
+            raise CancelledError
+        if ending.state is JobState.COMPLETED:
+            return None
+        if ending.error is not None:
+            error, text = unpack_error(ending.error)
+            return JobFailedError(self.id, text) if error is None else error
+        return JobFailedError(self.id, ending.reason)
+
+    def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
+        """Wait for its end or, if given, for that share of its whole reduction; return whether it has come."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.done() or (reduction is not None and self._reduction >= reduction), timeout
+            )
+        return self.done() if reduction is None else self.reduction >= reduction
+
+    def add_done_callback(self, callback: Callable[["Job"], object]) -> None:
+        """Call callback(job) once it has ended, in a thread of its own; at once if it has ended already."""
+        with self._changed:
+            if not self.done():
+                self._callbacks.append(callback)
+                return
+        self._call_back([callback])
+
+    def __iter__(self) -> Iterator[Observation]:
+        """Yield its observations from the first, as they come, until it has ended."""
+        place = 0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self.done() or len(self._observations) > place)  # noqa: B023
+                news = self._observations[place:]
+            if not news:
+                return
+            yield from news
+            place += len(news)
+
+    def _await_end(self, timeout: float | None) -> Ending:
+        with self._changed:
+            if not self._changed.wait_for(self.done, timeout):
+                raise TimeoutError(f"job {self.id!r} has not ended within {timeout} seconds")
+        assert self._ending is not None
+        return self._ending
+
+    def _measured_reduction(self) -> float:
+        losses = np.array(self.losses)
+        finite = losses[np.isfinite(losses)]
+        if len(finite) < 2:
+            return 0.0
+        best = float(self.forecast(int(HORIZONS[-1])).mean[0]) if self._target is None else self._target
+        return float(reduction_of(finite, float(finite[0]), min(best, float(finite.min())))[-1])
+
+    # The cluster calls what follows.
+
+    def _observe(self, observation: Observation, metrics: Mapping[str, float]) -> None:
+        with self._changed:
+            self._observations.append(observation)
+            self._metrics.append(metrics)
+            self._changed.notify_all()
+
+    def _bend(self) -> None:
+        self._announced.append(len(self._observations))
+
+    def _begin(self) -> None:
+        self._state = JobState.RUNNING
+
+    def _decide(self, units: int, reduction: float) -> bool:
+        """Take note of a decision; return whether the job has done what was asked."""
+        with self._changed:
+            self._units, self._reduction = units, reduction
+            self._changed.notify_all()
+        if self._stop_at is None or self._target is not None:
+            return False
+        settled = len(self._observations) >= SETTLED
+        self._enough = self._enough + 1 if settled and reduction >= self._stop_at else 0
+        return self._enough >= 2
+
+    def _end(self, ending: Ending) -> None:
+        with self._changed:
+            self._state, self._reason, self._ending = ending.state, ending.reason, ending
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        if callbacks:
+            self._call_back(callbacks)
+
+    def _call_back(self, callbacks: Sequence[Callable[["Job"], object]]) -> None:
+        def call() -> None:
+            for callback in callbacks:
+                try:
+                    callback(self)
+                except Exception:
+                    _log.exception("callback failed", extra={"job": self.id})
+
+        threading.Thread(target=call, name=f"slaq-callbacks-{self.id}", daemon=True).start()
