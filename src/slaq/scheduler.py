@@ -56,7 +56,7 @@ class Scheduler:
 
         # 5. Grant, and record the decision with the numbers it was made from.
         self.engine.grant(allocation)
-        self.roster.hold(appraisal.rows, allocation.units, allocation.credit, now)
+        self.roster.hold(appraisal.rows, allocation, now)
         spent = time.process_time() - began
         decision = explain(appraisal, allocation, self.epoch, now, spent)
         self.store.record(decision)

@@ -1,7 +1,5 @@
 """Hypothesis strategies for the values that decisions are made from."""
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import strategies as st
 
@@ -62,26 +60,30 @@ def candidates(
         credit=np.array(column(st.integers(-9, 10)), dtype=np.float64) / 10,
         owners=tuple(f"owner-{i}" for i in range(owners)),
         owner=np.array(column(st.integers(0, owners - 1)), dtype=np.int64),
+        owner_credit=np.zeros(owners),
         seconds_left=np.array(column(st.sampled_from([np.inf, np.inf, -1.0, 5.0, 60.0])), dtype=np.float64),
     )
 
 
-def permuted(jobs: Candidates, by: Integers) -> Candidates:
-    """The same jobs in other rows."""
-    return replace(
-        jobs,
-        ids=tuple(jobs.ids[i] for i in by),
-        order=jobs.order[by],
-        competes=jobs.competes[by],
-        weight=jobs.weight[by],
-        min_units=jobs.min_units[by],
-        max_units=jobs.max_units[by],
-        reserved_units=jobs.reserved_units[by],
-        loss=jobs.loss[by],
-        gain=jobs.gain[by],
-        attained=jobs.attained[by],
-        remaining=jobs.remaining[by],
-        credit=jobs.credit[by],
-        owner=jobs.owner[by],
-        seconds_left=jobs.seconds_left[by],
+def make_jobs(gain: Floats, grid: list[int]) -> Candidates:
+    """Jobs that differ in nothing but their gain, each for up to as many units as the grid ends with."""
+    jobs = len(gain)
+    return Candidates(
+        ids=tuple(f"job-{i}" for i in range(jobs)),
+        order=np.arange(jobs),
+        competes=np.ones(jobs, dtype=np.bool_),
+        weight=np.ones(jobs),
+        min_units=np.zeros(jobs, dtype=np.int64),
+        max_units=np.full(jobs, grid[-1], dtype=np.int64),
+        reserved_units=np.full(jobs, -1, dtype=np.int64),
+        loss=np.ones(jobs),
+        grid=np.array(grid, dtype=np.int64),
+        gain=gain,
+        attained=np.zeros(jobs),
+        remaining=np.ones(jobs),
+        credit=np.zeros(jobs),
+        owners=("",),
+        owner=np.zeros(jobs, dtype=np.int64),
+        owner_credit=np.zeros(1),
+        seconds_left=np.full(jobs, np.inf),
     )

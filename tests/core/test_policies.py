@@ -12,7 +12,7 @@ from slaq.core.allocation import Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.sharing import guarantee, water_fill
-from tests.core.strategies import STEP, candidates, permuted
+from tests.core.strategies import STEP, candidates, make_jobs
 
 POLICIES = [TotalQuality(), MinQuality(), Fair(), Fifo(), ShortestFirst(), LeastAttained()]
 # High floors, so that a promise comes due within few epochs.
@@ -119,7 +119,7 @@ class TestEveryPolicy:
         """Permuting the jobs permutes the allocation."""
         by = np.array(data.draw(st.permutations(range(len(jobs.ids)))), dtype=np.int64)
         units = policy.allocate(jobs, capacity).as_dict()
-        assert policy.allocate(permuted(jobs, by), capacity).as_dict() == units
+        assert policy.allocate(jobs.take(by), capacity).as_dict() == units
 
     @every_policy
     @given(jobs=candidates(minima=False), capacity=capacities)
@@ -355,26 +355,3 @@ class TestServedInTurn:
         """Having received less never means being served after."""
         jobs = replace(make_jobs(np.zeros((2, 2)), grid=[0, 4]), attained=np.array(sorted([one, other])))
         assert LeastAttained().allocate(jobs, 4).units.tolist() == [4, 0]
-
-
-def make_jobs(gain: Floats, grid: list[int]) -> Candidates:
-    """Jobs that differ in nothing but their gain, each for up to as many units as the grid ends with."""
-    jobs = len(gain)
-    return Candidates(
-        ids=tuple(f"job-{i}" for i in range(jobs)),
-        order=np.arange(jobs),
-        competes=np.ones(jobs, dtype=np.bool_),
-        weight=np.ones(jobs),
-        min_units=np.zeros(jobs, dtype=np.int64),
-        max_units=np.full(jobs, grid[-1], dtype=np.int64),
-        reserved_units=np.full(jobs, -1, dtype=np.int64),
-        loss=np.ones(jobs),
-        grid=np.array(grid, dtype=np.int64),
-        gain=gain,
-        attained=np.zeros(jobs),
-        remaining=np.ones(jobs),
-        credit=np.zeros(jobs),
-        owners=("",),
-        owner=np.zeros(jobs, dtype=np.int64),
-        seconds_left=np.full(jobs, np.inf),
-    )

@@ -68,7 +68,7 @@ def run(roster: Roster, first: int, last: int, seed: int) -> list[Allocation]:
         roster.absorb(happenings(epoch, ids, rng))
         appraisal = APPRAISER.appraise(roster, CAPACITY, float(epoch))
         decided.append(TotalQuality().allocate(appraisal.candidates, CAPACITY))
-        roster.hold(appraisal.rows, decided[-1].units, decided[-1].credit, float(epoch))
+        roster.hold(appraisal.rows, decided[-1], float(epoch))
     return decided
 
 
@@ -77,6 +77,11 @@ def roster_of(*specs: JobSpec) -> Roster:
     for one in specs:
         roster.admit(one, 0.0)
     return roster
+
+
+def granted(units: dict[str, int], credit: list[float] | None = None) -> Allocation:
+    owed = np.zeros(len(units)) if credit is None else np.array(credit)
+    return Allocation(ids=tuple(units), units=np.array(list(units.values())), credit=owed)
 
 
 class TestDump:
@@ -134,14 +139,14 @@ class TestPause:
             seen = Observation(iteration=k, loss=loss, cpu_seconds=1.0, wall_seconds=1.0)
             roster.absorb([LossObserved(job_id=name, at=float(k), observation=seen) for name in "ab"])
         before = APPRAISER.appraise(roster, 4, 4.0)
-        roster.hold(before.rows, np.array([2, 2]), np.array([0.25, -0.25]), 4.0)
+        roster.hold(before.rows, granted({"a": 2, "b": 2}, [0.25, -0.25]), 4.0)
         roster.pause("a")
         during = APPRAISER.appraise(roster, 4, 5.0)
         assert during.candidates.ids == ("b",)
-        roster.hold(during.rows, np.array([4]), np.zeros(1), 5.0)
+        roster.hold(during.rows, granted({"b": 4}), 5.0)
         row = roster.ids["a"]
         assert (roster.units[row], roster.attained[row], roster.credit[row]) == (0, 2.0, 0.25)
-        roster.hold(during.rows, np.array([4]), np.zeros(1), 105.0)
+        roster.hold(during.rows, granted({"b": 4}), 105.0)
         assert roster.attained[row] == 2.0
         roster.resume("a")
         after = APPRAISER.appraise(roster, 4, 106.0)
@@ -200,5 +205,5 @@ def test_usual_units_are_a_mean_over_turns() -> None:
     """A job that holds one unit in every other epoch usually holds about half a unit."""
     roster = roster_of(JobSpec(id="a"))
     for epoch in range(40):
-        roster.hold(roster.rows(), np.array([epoch % 2]), np.zeros(1), float(epoch))
+        roster.hold(roster.rows(), granted({"a": epoch % 2}), float(epoch))
     assert roster.usual_units[roster.ids["a"]] == pytest.approx(0.5, abs=0.1)

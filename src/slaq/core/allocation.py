@@ -1,7 +1,9 @@
 """Candidates in, allocation out: the values a policy reads and returns."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self
+
+import numpy as np
 
 from slaq.core.arrays import Booleans, Floats, Integers
 
@@ -42,8 +44,22 @@ class Candidates:
     owners: tuple[str, ...]
     #: Whose job it is: a place in `owners`.
     owner: Integers
+    #: Fractions of a unit owed to each owner from earlier rounding: one element per owner.
+    owner_credit: Floats
     #: Seconds until its deadline, below 0 where that has passed; infinite where it has none.
     seconds_left: Floats
+
+    def take(self, rows: slice | Integers) -> Self:
+        """Return the jobs of these rows alone, in that order."""
+        ids = self.ids[rows] if isinstance(rows, slice) else tuple(self.ids[row] for row in rows.tolist())
+        return replace(self, ids=ids, **{name: getattr(self, name)[rows] for name in _BY_JOB})
+
+
+#: The arrays of `Candidates` that have one element, or one row, per job.
+_BY_JOB = (
+    *("order", "competes", "weight", "min_units", "max_units", "reserved_units", "loss", "gain", "attained"),
+    *("remaining", "credit", "owner", "seconds_left"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +70,10 @@ class Allocation:
     units: Integers
     #: What each job is now owed: the candidates' `credit` of the next decision.
     credit: Floats
+    #: One element per owner of the candidates, where the capacity was shared between owners; else empty.
+    #: What each is now owed, and the units, a real number, that were its share.
+    owner_credit: Floats = field(default_factory=lambda: np.empty(0))
+    owner_share: Floats = field(default_factory=lambda: np.empty(0))
 
     def as_dict(self) -> dict[str, int]:
         """Return the units by job id."""

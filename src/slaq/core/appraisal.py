@@ -83,6 +83,7 @@ class Appraiser:
             credit=roster.credit[rows],
             owners=tuple(roster.owners),
             owner=roster.owner[rows],
+            owner_credit=np.array(roster.owner_credit),
             seconds_left=roster.deadline[rows] - now,
         )
         return Appraisal(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slaq.core import snapshot
+from slaq.core.allocation import Allocation
 from slaq.core.arrays import Floats, Integers
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
@@ -43,6 +44,8 @@ class Roster(Rows):
         self.ids: dict[str, int] = {}
         #: Numbers by the name of the owner, from 0 in the order of their first jobs.
         self.owners: dict[str, int] = {}
+        #: What each owner is owed from rounding, in the order of `owners`.
+        self.owner_credit: list[float] = []
         self._free: list[int] = []
         self._submitted = 0
         # What the job asked for.
@@ -98,7 +101,10 @@ class Roster(Rows):
         self.max_units[row] = UNLIMITED if spec.max_units is None else spec.max_units
         self.reserved_units[row] = -1 if spec.reserved_units is None else spec.reserved_units
         self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
-        self.owner[row] = self.owners.setdefault(spec.owner, len(self.owners))
+        if spec.owner not in self.owners:
+            self.owners[spec.owner] = len(self.owners)
+            self.owner_credit.append(0.0)
+        self.owner[row] = self.owners[spec.owner]
         self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
         implied = np.nan if spec.deadline is None else WANTED
         self.wanted[row] = implied if spec.wanted is None else spec.wanted
@@ -123,17 +129,19 @@ class Roster(Rows):
                 self._dismiss(event.job_id)
         self._take_in(reported)
 
-    def hold(self, rows: Integers, units: Integers, credit: Floats, now: float) -> None:
+    def hold(self, rows: Integers, allocation: Allocation, now: float) -> None:
         """Note what the jobs of these rows, which are all that are active, hold from now on."""
         halted = (self.paused & (self.units > 0)).nonzero()[0]
         if len(halted):
             self._pass_time(halted, np.full(len(halted), now))
             self.units[halted] = 0
         self._pass_time(rows, np.full(len(rows), now))
-        usual = self.usual_units[rows]
+        usual, units = self.usual_units[rows], allocation.units
         self.usual_units[rows] = np.where(usual > 0, usual + USUAL_RATE * (units - usual), units)
         self.units[rows] = units
-        self.credit[rows] = credit
+        self.credit[rows] = allocation.credit
+        if len(allocation.owner_credit):
+            self.owner_credit = allocation.owner_credit.tolist()
 
     def rows(self) -> Integers:
         """Return the rows of all active jobs, in the order of `ids`."""
@@ -175,6 +183,7 @@ class Roster(Rows):
             "submitted": self._submitted,
             "ids": list(self.ids),
             "owners": list(self.owners),
+            "owner_credit": self.owner_credit,
         }
         places = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
         arrays = {name: array[rows] for name, array in self._tables()}
@@ -197,6 +206,7 @@ class Roster(Rows):
             array[rows] = arrays[name]
         self.ids = dict(zip(about["ids"], places.tolist(), strict=True))
         self.owners = {name: number for number, name in enumerate(about["owners"])}
+        self.owner_credit = about["owner_credit"]
         self._free = free.tolist()
         self._submitted = about["submitted"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slaq.core.allocation import Allocation, Candidates
-from slaq.core.arrays import Floats, Integers
+from slaq.core.arrays import Booleans, Floats, Integers
 
 #: Shares are kept to this many decimals, so that float dust neither costs nor gains a job a unit.
 DECIMALS = 9
@@ -72,19 +72,30 @@ def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarant
     jobs than units a job promised a hundredth of a unit holds one in every hundredth epoch.
     """
     c = candidates
-    reserved = ~c.competes & (c.reserved_units >= 0)
-    least = np.minimum(np.where(reserved, c.reserved_units, c.min_units), c.max_units)
+    reserved, least = _reserved(c), least_units(c)
     limit = np.where(reserved, least, c.max_units)
     fits = bool(least.sum() <= capacity)
     fair = water_fill(c.weight, limit, capacity, least if fits else None)
     promised = np.maximum(least, np.where(c.competes, fraction, 1.0) * fair)
     if not fits:
         promised = water_fill(c.weight, promised, capacity)
-    lower, credit = _round(promised, c.credit, c.order, capacity)
+    lower, credit = round_with_credit(promised, c.credit, c.order, capacity)
     return Guarantee(lower=lower, upper=np.where(c.competes, c.max_units, lower), credit=credit)
 
 
-def _round(promised: Floats, credit: Floats, order: Integers, capacity: int) -> tuple[Integers, Floats]:
+def least_units(candidates: Candidates) -> Integers:
+    """Return what each job holds before anything is divided: its reservation, or else its minimum."""
+    c = candidates
+    return np.minimum(np.where(_reserved(c), c.reserved_units, c.min_units), c.max_units)
+
+
+def _reserved(candidates: Candidates) -> Booleans:
+    return np.asarray(~candidates.competes & (candidates.reserved_units >= 0))
+
+
+def round_with_credit(
+    promised: Floats, credit: Floats, order: Integers, capacity: int
+) -> tuple[Integers, Floats]:
     """Return the promises rounded down or up to whole units, and the credit that this leaves.
 
     Who is rounded up is decided as in proportionate-fair scheduling (Baruah et al., 1996), and for one unit

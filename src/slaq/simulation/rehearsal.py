@@ -45,7 +45,7 @@ class Rehearsal:
         roster.observe(rows, np.full(len(rows), self.now), losses, roster.runtime.cpu[rows], took)
         appraisal = self.appraiser.appraise(roster, self.units, self.now)
         allocation = self.policy.allocate(appraisal.candidates, self.units)
-        roster.hold(rows, allocation.units, allocation.credit, self.now)
+        roster.hold(rows, allocation, self.now)
         return allocation
 
     def histories(self, count: int) -> list[Floats]:

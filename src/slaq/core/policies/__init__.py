@@ -1,5 +1,6 @@
 """The policies: who gets how many of the units in the coming epoch."""
 
+from slaq.core.policies.between_owners import BetweenOwners
 from slaq.core.policies.fair import Fair
 from slaq.core.policies.fifo import Fifo
 from slaq.core.policies.least_attained import LeastAttained
@@ -7,4 +8,4 @@ from slaq.core.policies.min_quality import MinQuality
 from slaq.core.policies.shortest_first import ShortestFirst
 from slaq.core.policies.total_quality import TotalQuality
 
-__all__ = ["Fair", "Fifo", "LeastAttained", "MinQuality", "ShortestFirst", "TotalQuality"]
+__all__ = ["BetweenOwners", "Fair", "Fifo", "LeastAttained", "MinQuality", "ShortestFirst", "TotalQuality"]

@@ -1,0 +1,84 @@
+"""Sharing between owners: every owner a weighted fair share, and inside it whatever the inner policy decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from typing_extensions import override
+
+from slaq.core.allocation import Allocation, Candidates, Policy
+from slaq.core.arrays import Floats, Integers
+from slaq.core.sharing import least_units, round_with_credit, water_fill
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenOwners(Policy):
+    """Gives each owner with jobs its weighted max-min share, which the inner policy divides among them.
+
+    What an owner's jobs cannot use goes to the others, so that no unit is idle that some job may use. Minima
+    and reservations are held beyond an owner's share where they all fit. Shares are real numbers, rounded
+    with credit as those of jobs are: with more owners than units they take turns. For a single owner without
+    a limit this is the inner policy.
+    """
+
+    inner: Policy
+    #: By the owner's name, above 0.
+    weight: Mapping[str, float] = field(default_factory=dict)
+    #: Units that an owner's jobs may hold together at most, by the owner's name; None for no limit.
+    most: Mapping[str, int | None] = field(default_factory=dict)
+    #: The same for owners that are not named above.
+    usual_weight: float = 1.0
+    usual_most: int | None = None
+
+    @override
+    def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
+        c = candidates
+        credit, shares = np.zeros((2, len(c.owners)))
+        if not c.ids:
+            return replace(self.inner.allocate(c, capacity), owner_credit=credit, owner_share=shares)
+        # Rows by owner, owners by their earliest job: sums do not depend on how rows are arranged.
+        present, earliest = _owners(c)
+        place = np.empty(len(c.owners), dtype=np.int64)
+        place[present] = np.arange(len(present))
+        by_owner = place[c.owner].argsort(kind="stable")
+        starts = np.append(0, np.bincount(place[c.owner]).cumsum())
+        grouped = c.take(by_owner)
+        shares[present], budget, credit[present] = self._budgets(grouped, capacity, present, earliest, starts)
+        units, owed = np.zeros(len(c.ids), dtype=np.int64), np.zeros(len(c.ids))
+        for owner, (start, stop) in enumerate(pairwise(starts.tolist())):
+            inside = self.inner.allocate(
+                _within(grouped, slice(start, stop), budget[owner]), int(budget[owner])
+            )
+            units[by_owner[start:stop]], owed[by_owner[start:stop]] = inside.units, inside.credit
+        return Allocation(ids=c.ids, units=units, credit=owed, owner_credit=credit, owner_share=shares)
+
+    def _budgets(
+        self, grouped: Candidates, capacity: int, present: Integers, earliest: Integers, starts: Integers
+    ) -> tuple[Floats, Integers, Floats]:
+        """Return each owner's share, the whole units of it for this epoch, and the credit that is left."""
+        names = [grouped.owners[owner] for owner in present.tolist()]
+        weight = np.array([self.weight.get(name, self.usual_weight) for name in names])
+        usable = np.add.reduceat(grouped.max_units, starts[:-1])
+        allowed = [self.most.get(name, self.usual_most) for name in names]
+        limit = np.minimum(usable, [capacity if units is None else units for units in allowed])
+        least = np.minimum(np.add.reduceat(least_units(grouped), starts[:-1]), limit)
+        share = water_fill(weight, limit, capacity, least if least.sum() <= capacity else None)
+        units, credit = round_with_credit(share, grouped.owner_credit[present], earliest, capacity)
+        return share, units, credit
+
+
+def _owners(candidates: Candidates) -> tuple[Integers, Integers]:
+    """Return the owners that have jobs, by their earliest job, and the place of that job in the order."""
+    earliest = np.full(len(candidates.owners), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, candidates.owner, candidates.order)
+    present = np.unique(candidates.owner)
+    present = present[earliest[present].argsort()]
+    return present, earliest[present]
+
+
+def _within(grouped: Candidates, rows: slice, budget: int) -> Candidates:
+    """Return the jobs of one owner, with gains as far as the budget goes."""
+    columns = max(int(grouped.grid.searchsorted(budget)) + 1, 2)
+    jobs = grouped.take(rows)
+    return replace(jobs, grid=jobs.grid[:columns], gain=jobs.gain[:, :columns])
