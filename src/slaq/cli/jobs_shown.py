@@ -1,0 +1,114 @@
+"""How a job of the service is shown in a line: its columns, for `slaq ls` and `slaq top` alike."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slaq.cli.spans import ago, ahead, span
+from slaq.core.job import JobState
+
+#: A job as the API gives it.
+Shown = Mapping[str, Any]
+
+STYLES = {
+    "queued": "dim",
+    "running": "",
+    "paused": "cyan",
+    JobState.COMPLETED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "yellow",
+}
+ENDED = tuple(str(state) for state in JobState if state.ended)
+ACTIVE = tuple(str(state) for state in JobState if not state.ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table of jobs."""
+
+    name: str
+    text: Callable[[Shown, float], str]
+    #: What jobs are sorted by; small first.
+    key: Callable[[Shown], Any]
+    numeric: bool = True
+
+
+def state_of(job: Shown) -> str:
+    """Return where the job stands, in one word."""
+    return "paused" if job.get("paused") and job["state"] in ACTIVE else str(job["state"])
+
+
+def number(value: float | None) -> str:
+    """Return a number in four digits; a dash where there is none."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "–" if value is None else f"{100 * value:.0f}%"
+
+
+def _loss(job: Shown, now: float) -> str:
+    return "diverged" if job["diverged"] else number(job["loss"])
+
+
+def _done(job: Shown, now: float) -> str:
+    return share(job["reduction"]) if job["trains"] and job["iteration"] > 0 else "–"
+
+
+def _cores(job: Shown, now: float) -> str:
+    return f"{job['cores']:.2f}" if job["state"] in ACTIVE else "–"
+
+
+def _expected(job: Shown, now: float) -> str:
+    return "–" if job["state"] in ENDED else ahead(job["prospect"]["at_90"], now)
+
+
+def _chance(job: Shown, now: float) -> str:
+    prospect = job["prospect"]
+    if job["deadline"] is None or job["state"] in ENDED:
+        return "–"
+    return "hopeless" if prospect["hopeless"] else share(prospect["chance"])
+
+
+def _age(job: Shown, now: float) -> str:
+    return ago(job["ended_at"] or job["submitted_at"], now)
+
+
+def _last(value: float | None, *, when_missing: float) -> float:
+    return when_missing if value is None else value
+
+
+#: Every column there is, in the order they are shown.
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column(name="job", text=lambda job, now: job["id"], key=lambda job: job["id"], numeric=False),
+        Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
+        Column(name="state", text=lambda job, now: state_of(job), key=state_of, numeric=False),
+        Column(name="weight", text=lambda job, now: f"{job['weight']:g}", key=lambda job: -job["weight"]),
+        Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
+        Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",
+               key=lambda job: -job["iteration"]),
+        Column(name="loss", text=_loss, key=lambda job: _last(job["loss"], when_missing=float("inf"))),
+        Column(name="done", text=_done, key=lambda job: -job["reduction"]),
+        Column(name="90% in", text=_expected,
+               key=lambda job: _last(job["prospect"]["at_90"], when_missing=float("inf"))),
+        Column(name="chance", text=_chance,
+               key=lambda job: _last(job["prospect"]["chance"], when_missing=2.0)),
+        Column(name="CPU", text=lambda job, now: span(job["cpu_seconds"]), key=lambda job: -job["cpu_seconds"]),
+        Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
+    )
+}  # fmt: skip
+
+
+def suited(jobs: Sequence[Shown]) -> list[Column]:
+    """Return the columns that say something about these jobs."""
+    left_out = set()
+    if len({job["owner"] for job in jobs}) < 2:
+        left_out.add("user")
+    if all(job["weight"] == 1.0 for job in jobs):
+        left_out.add("weight")
+    if all(job["deadline"] is None for job in jobs):
+        left_out.add("chance")
+    return [column for name, column in COLUMNS.items() if name not in left_out]

@@ -1,0 +1,430 @@
+"""The screen of `slaq top`: a table of jobs that stays up to date, and keys that act on the job chosen."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.coordinate import Coordinate
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import get_current_worker
+from typing_extensions import override
+
+from slaq.cli.jobs_shown import COLUMNS, ENDED, STYLES, Shown, state_of, suited
+from slaq.cli.spans import span
+from slaq.core.errors import SlaqError
+
+#: Characters of the bar that shows how much of its reduction a job has done.
+BAR = 10
+#: Words beside which a filter finds a job.
+SEARCHED = ("id", "owner", "summary", "state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What there is to show."""
+
+    jobs: Sequence[Shown]
+    cluster: Mapping[str, Any]
+
+
+class Feed(Protocol):
+    """Where the screen gets what it shows, and what its keys ask of; raises SlaqError where that fails."""
+
+    def look(self, *, ended: bool) -> Moment:
+        """Return the jobs, those that have ended only where asked for, and the cluster."""
+        ...
+
+    def act(self, verb: str, job_id: str) -> None:
+        """Pause, resume or cancel a job."""
+        ...
+
+    def reweigh(self, job_id: str, weight: float) -> None:
+        """Change a job's weight."""
+        ...
+
+    def why(self, job_id: str) -> str:
+        """Return the last decision about a job, in sentences."""
+        ...
+
+
+class Question(ModalScreen[bool]):
+    """Asks whether something is meant."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(self._text)
+            yield Static("[b]y[/b] yes   [b]n[/b] no", classes="keys")
+
+
+class Entry(ModalScreen[str]):
+    """Asks for a line of text; empty where the user thought better of it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", "Back")]
+
+    def __init__(self, text: str, value: str) -> None:
+        super().__init__()
+        self._text = text
+        self._value = value
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(self._text)
+            yield Input(self._value, id="entry")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+
+class Page(ModalScreen[None]):
+    """Shows a text until it is closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,y", "dismiss(None)", "Back")]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+
+    @override
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="box page"):
+            yield Static(Text(self._title, style="bold"))
+            yield Static(Text(self._text))
+            yield Static("[b]esc[/b] back", classes="keys")
+
+
+class Top(App[None]):
+    """The whole screen."""
+
+    TITLE = "slaq top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #cluster { height: auto; padding: 0 1; background: $panel; }
+    #trouble { height: auto; padding: 0 1; background: $error; color: $text; display: none; }
+    #trouble.shown { display: block; }
+    #filter { display: none; height: 3; }
+    #filter.shown { display: block; }
+    DataTable { height: 1fr; }
+    ModalScreen { align: center middle; }
+    .box { width: 64; max-width: 90%; height: auto; max-height: 90%; border: round $primary; padding: 1 2;
+           background: $surface; }
+    .page { width: 100; }
+    .keys { margin-top: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("s", "sort(1)", "Sort"),
+        Binding("S", "sort(-1)", "Sort back", show=False),
+        Binding("r", "reverse", "Reverse"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("a", "ended", "Ended too"),
+        Binding("p", "pause", "Pause/resume"),
+        Binding("c", "cancel", "Cancel"),
+        Binding("w", "weight", "Weight"),
+        Binding("y,enter", "why", "Why", key_display="y"),
+        Binding("escape", "close_filter", "Clear", show=False),
+    ]
+
+    def __init__(self, feed: Feed, *, interval: float, sort: str = "cores", ended: bool = False) -> None:
+        super().__init__()
+        self._feed = feed
+        self._interval = interval
+        self._sort = sort
+        self._reverse = False
+        self._ended = ended
+        self._filter = ""
+        self._moment: Moment | None = None
+        self._asked_at = time.monotonic()
+        #: Set when there is a reason to look before the interval is over.
+        self._wake = threading.Event()
+        self._shown: list[tuple[str, tuple[str, ...]]] = []
+        self._headings: tuple[str, ...] = ()
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield Static("connecting", id="cluster")
+        yield Static("", id="trouble")
+        yield Input(placeholder="part of a name, user, state, tag or command; escape clears", id="filter")
+        yield DataTable(cursor_type="row", zebra_stripes=True, id="jobs")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._table.focus()
+        self._watch()
+
+    def on_unmount(self) -> None:
+        """Let the watching thread go."""
+        self._wake.set()
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        return self.query_one("#jobs", DataTable)
+
+    @work(thread=True, exclusive=True, group="watch")
+    def _watch(self) -> None:
+        """Look again and again; over a slow link, a look begins only once the one before has come."""
+        worker = get_current_worker()
+        while not worker.is_cancelled:
+            self._wake.clear()
+            try:
+                moment = self._feed.look(ended=self._ended)
+            except SlaqError as error:
+                self._tell_trouble(f"{error} (trying again)")
+            else:
+                self.call_from_thread(self._take, moment)
+            self._wake.wait(self._interval)
+
+    def _tell_trouble(self, text: str) -> None:
+        self.call_from_thread(self._trouble, text)
+
+    def _trouble(self, text: str) -> None:
+        bar = self.query_one("#trouble", Static)
+        bar.update(Text(text))
+        bar.set_class(bool(text), "shown")
+
+    def _take(self, moment: Moment) -> None:
+        self._moment = moment
+        self._trouble("; ".join(moment.cluster.get("troubles", ())))
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._moment is None:
+            return
+        jobs, now = self._ordered(self._moment), self._moment.cluster["now"]
+        columns = suited(self._moment.jobs) if self._moment.jobs else list(COLUMNS.values())
+        headings = tuple(self._heading(column.name) for column in columns)
+        rows = [(job["id"], tuple(column.text(job, now) for column in columns)) for job in jobs]
+        self.query_one("#cluster", Static).update(self._heading_line(self._moment, len(jobs)))
+        if headings != self._headings or [row[0] for row in rows] != [row[0] for row in self._shown]:
+            self._redraw(headings, rows, jobs)
+        else:
+            self._update(headings, rows, jobs)
+        self._headings, self._shown = headings, rows
+
+    def _redraw(
+        self, headings: Sequence[str], rows: Sequence[tuple[str, tuple[str, ...]]], jobs: Sequence[Shown]
+    ) -> None:
+        """Fill the table anew; the cursor stays on its job."""
+        table, chosen, place = self._table, self._chosen_id(), self._table.cursor_row
+        table.clear(columns=True)
+        for heading in headings:
+            name = heading.rstrip(" ▲▼")
+            justify = "right" if COLUMNS[name].numeric and name != "done" else "left"
+            table.add_column(Text(heading, justify=justify), key=heading)
+        for (job_id, cells), job in zip(rows, jobs, strict=True):
+            table.add_row(*self._styled(headings, cells, job), key=job_id)
+        ids = [job_id for job_id, _ in rows]
+        if ids:
+            table.move_cursor(row=ids.index(chosen) if chosen in ids else min(max(place, 0), len(ids) - 1))
+
+    def _update(
+        self, headings: Sequence[str], rows: Sequence[tuple[str, tuple[str, ...]]], jobs: Sequence[Shown]
+    ) -> None:
+        for place, ((_, cells), (_, before), job) in enumerate(zip(rows, self._shown, jobs, strict=True)):
+            if cells == before:
+                continue
+            for column, cell in enumerate(self._styled(headings, cells, job)):
+                self._table.update_cell_at(Coordinate(place, column), cell, update_width=True)
+
+    def _styled(self, headings: Sequence[str], cells: Sequence[str], job: Shown) -> list[Text]:
+        style = STYLES.get(state_of(job), "")
+        styled = []
+        for heading, cell in zip(headings, cells, strict=True):
+            name = heading.rstrip(" ▲▼")
+            text = _bar(job["reduction"], cell) if name == "done" and cell != "–" else Text(cell, style=style)
+            if COLUMNS[name].numeric and name != "done":
+                text.justify = "right"
+            if cell in ("hopeless", "diverged"):
+                text.stylize("red")
+            styled.append(text)
+        return styled
+
+    def _heading(self, name: str) -> str:
+        return f"{name} {'▲' if self._reverse else '▼'}" if name == self._sort else name
+
+    def _heading_line(self, moment: Moment, shown: int) -> Text:
+        cluster = moment.cluster
+        used = cluster["granted"] / cluster["units_per_core"]
+        parts = [
+            f"{cluster['policy']}",
+            f"{used:.1f} of {cluster['cores']} cores held",
+            f"{cluster['running']} running, {cluster['queued']} queued, {cluster['paused']} paused",
+            f"up {span(cluster['now'] - cluster['started_at'])}",
+        ]
+        if self._filter:
+            parts.append(f"{shown} of {len(moment.jobs)} match {self._filter!r}")
+        return Text.assemble(("slaq ", "bold"), "   ".join(parts))
+
+    def _ordered(self, moment: Moment) -> list[Shown]:
+        jobs = [job for job in moment.jobs if self._matches(job)]
+        # First what is stable, so that equal jobs keep their places.
+        jobs.sort(key=lambda job: (job["submitted_at"], job["id"]))
+        jobs.sort(key=COLUMNS[self._sort].key, reverse=self._reverse)
+        return sorted(jobs, key=lambda job: job["state"] in ENDED)
+
+    def _matches(self, job: Shown) -> bool:
+        wanted = self._filter.casefold()
+        texts = [state_of(job), *job["tags"], *(str(job[key]) for key in SEARCHED)]
+        return any(wanted in text.casefold() for text in texts)
+
+    def _chosen_id(self) -> str | None:
+        place = self._table.cursor_row
+        return self._shown[place][0] if 0 <= place < len(self._shown) else None
+
+    def _chosen(self) -> Shown | None:
+        wanted = self._chosen_id()
+        jobs = self._moment.jobs if self._moment is not None else ()
+        return next((job for job in jobs if job["id"] == wanted), None)
+
+    def action_sort(self, step: int) -> None:
+        """Sort by the next column."""
+        names = [heading.rstrip(" ▲▼") for heading in self._headings] or list(COLUMNS)
+        place = names.index(self._sort) if self._sort in names else 0
+        self._sort, self._reverse = names[(place + step) % len(names)], False
+        self._draw()
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self._reverse = not self._reverse
+        self._draw()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort by the column that was clicked; the other way round on the second click."""
+        name = str(event.label).rstrip(" ▲▼")
+        self._reverse = name == self._sort and not self._reverse
+        self._sort = name
+        self._draw()
+
+    def action_filter(self) -> None:
+        """Let the user type what to look for."""
+        box = self.query_one("#filter", Input)
+        box.add_class("shown")
+        box.focus()
+
+    def action_close_filter(self) -> None:
+        """Show all jobs again."""
+        box = self.query_one("#filter", Input)
+        box.value = ""
+        box.remove_class("shown")
+        self._table.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Narrow the table as the filter is typed."""
+        if event.input.id == "filter":
+            self._filter = event.value.strip()
+            self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go back to the table, with the filter in force."""
+        if event.input.id == "filter":
+            self._table.focus()
+
+    def action_ended(self) -> None:
+        """Show jobs that have ended too, or no longer."""
+        self._ended = not self._ended
+        self.notify("ended jobs are shown" if self._ended else "only active jobs are shown")
+        self._wake.set()
+
+    def action_pause(self) -> None:
+        """Pause the job, or resume it."""
+        job = self._active_choice()
+        if job is not None:
+            verb = "resume" if state_of(job) == "paused" else "pause"
+            self._ask(verb, job["id"])
+
+    def action_cancel(self) -> None:
+        """Cancel the job, if that is meant."""
+        job = self._active_choice()
+        if job is None:
+            return
+        job_id = job["id"]
+
+        def answered(sure: bool | None) -> None:
+            if sure:
+                self._ask("cancel", job_id)
+
+        self.push_screen(Question(f"Cancel the job {job_id}?"), answered)
+
+    def action_weight(self) -> None:
+        """Change the job's weight."""
+        job = self._active_choice()
+        if job is None:
+            return
+        job_id = job["id"]
+
+        def answered(text: str | None) -> None:
+            if not text:
+                return
+            try:
+                weight = float(text)
+            except ValueError:
+                self.notify(f"{text!r} is no number", severity="error")
+                return
+            self._ask("weight", job_id, weight)
+
+        self.push_screen(Entry(f"Weight of {job_id}", f"{job['weight']:g}"), answered)
+
+    def action_why(self) -> None:
+        """Show the last decision about the job."""
+        job = self._chosen()
+        if job is not None:
+            self._explain(job["id"])
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Show the last decision about the job whose row was clicked or entered."""
+        self.action_why()
+
+    def _active_choice(self) -> Shown | None:
+        job = self._chosen()
+        if job is not None and job["state"] in ENDED:
+            self.notify(f"{job['id']} has ended", severity="warning")
+            return None
+        return job
+
+    @work(thread=True, group="ask")
+    def _ask(self, verb: str, job_id: str, weight: float | None = None) -> None:
+        try:
+            if weight is None:
+                self._feed.act(verb, job_id)
+            else:
+                self._feed.reweigh(job_id, weight)
+        except SlaqError as error:
+            self.call_from_thread(self.notify, str(error), severity="error", timeout=8)
+        else:
+            done = f"weight of {job_id}: {weight:g}" if weight is not None else f"{verb}: {job_id}"
+            self.call_from_thread(self.notify, done)
+            self._wake.set()
+
+    @work(thread=True, group="ask")
+    def _explain(self, job_id: str) -> None:
+        try:
+            text = self._feed.why(job_id)
+        except SlaqError as error:
+            self.call_from_thread(self.notify, str(error), severity="error", timeout=8)
+            return
+        self.call_from_thread(self.push_screen, Page(f"why {job_id}", text))
+
+
+def _bar(reduction: float, cell: str) -> Text:
+    full = round(BAR * min(max(reduction, 0.0), 1.0))
+    return Text.assemble(("█" * full, "green"), ("░" * (BAR - full), "dim"), f" {cell:>4}")
