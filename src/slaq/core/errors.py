@@ -32,6 +32,11 @@ class SlaqError(Exception):
     ├── MissingExtraError   a library is needed that comes with an extra of slaq
     ├── ModelError          a file does not hold the model that was asked for
     ├── ProgramError        a training program that a jobs file names and that cannot be had
+    ├── StoreError          a database of jobs that cannot be used as it was asked to be
+    │   ├── StoreCorruptError  it is damaged, or no database of slaq's
+    │   ├── StoreFullError     it cannot be written: a full disk, or one that may only be read
+    │   ├── StoreLockedError   another process has it open
+    │   └── StoreVersionError  a newer slaq wrote it
     ├── RateError           a user asks too often
     ├── RequestError        a request that the service's API does not take
     ├── ServiceFaultError   a defect of the service
@@ -362,4 +367,53 @@ class UnreachableError(SlaqError):
         self.reason = reason
         super().__init__(
             f"no service answers at {address} ({reason}); start one with `slaq serve`, or name another in SLAQ_URL"
+        )
+
+
+class StoreError(SlaqError):
+    """A database of jobs cannot be used as it was asked to be."""
+
+    def __init__(self, path: str, found: str, remedy: str) -> None:
+        self.path = path
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{path}: {found}; {remedy}")
+
+
+class StoreCorruptError(StoreError):
+    """A database of jobs is damaged, or is no such thing."""
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(path, found, "restore a backup, or name another file")
+
+
+class StoreFullError(StoreError):
+    """A database of jobs cannot be written; nothing of what was to be written was kept."""
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(
+            path,
+            f"it cannot be written ({found})",
+            "make room on its disk, and what was kept so far is still there",
+        )
+
+
+class StoreLockedError(StoreError):
+    """A database of jobs is open in another process."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        #: The process that has it open, where that is known.
+        self.pid = pid
+        who = "another program" if pid is None else f"process {pid}"
+        super().__init__(path, f"it is in use by {who}", "stop that first, or name another file")
+
+
+class StoreVersionError(StoreError):
+    """A database of jobs was written by a newer slaq."""
+
+    def __init__(self, path: str, version: int, known: int) -> None:
+        self.version = version
+        self.known = known
+        super().__init__(
+            path, f"its schema is version {version}, and this slaq knows up to {known}", "run a newer slaq"
         )

@@ -1,6 +1,7 @@
 """What an engine tells the scheduler, in the past tense."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from slaq.core.job import JobState, Observation
 
@@ -13,6 +14,8 @@ class LossObserved:
     #: Seconds on the scheduler's clock.
     at: float
     observation: Observation
+    #: What else was reported with it.
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

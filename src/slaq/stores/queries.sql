@@ -1,0 +1,107 @@
+-- The statements of the durable store that take more than a line; read by slaq.stores.sqlite_queries.
+
+-- name: submit
+INSERT INTO jobs (id, owner, arrival, tags, state, submitted_at)
+VALUES (?, ?, ?, ?, 'queued', ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: due
+SELECT number, spec
+FROM jobs JOIN requests ON job = number
+WHERE state = 'queued' AND arrival <= ? AND NOT paused
+ORDER BY arrival, number;
+
+-- name: mark_due
+UPDATE jobs SET state = 'running', started_at = COALESCE(started_at, ?) WHERE number = ?;
+
+-- name: begin_attempt
+UPDATE jobs
+SET state = 'running', reason = '', started_at = COALESCE(started_at, :at), attempts = attempts + 1,
+    attempt_first_iteration = :first_iteration, attempt_log_start = :log_start
+WHERE number = :number;
+
+-- name: begin_curve
+UPDATE jobs
+SET curve = curve + 1, curve_seq = :seq, iteration = -1, first_loss = NULL, loss = NULL, best_loss = NULL,
+    reduction = 0.0, late_seq = 0
+WHERE number = :number;
+
+-- name: standings
+SELECT id, number, curve, state, units, iteration, first_loss, loss, best_loss, cpu_seconds, late_seq
+FROM jobs
+WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: keep_observation
+INSERT INTO observations (job, curve, iteration, seq, at, loss, cpu_seconds, wall_seconds, metrics)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: keep_event
+INSERT INTO events (seq, job, at, kind, body) VALUES (?, ?, ?, ?, ?);
+
+-- name: keep_standing
+UPDATE jobs
+SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_seconds = ?, late_seq = ?
+WHERE number = ?;
+
+-- name: end_job
+UPDATE jobs
+SET state = ?, reason = ?, ended_at = ?, paused = 0, units = 0
+WHERE number = ?;
+
+-- name: allocate
+INSERT INTO allocations (job, at, units) VALUES (?, ?, ?)
+ON CONFLICT (job, at) DO UPDATE SET units = excluded.units;
+
+-- name: holdings
+SELECT id, number, units FROM jobs WHERE state IN ('queued', 'running');
+
+-- name: record
+INSERT INTO decisions (seq, epoch, time, capacity, body, credits) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: snapshot
+INSERT INTO snapshots (id, seq, at, body) VALUES (1, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, at = excluded.at, body = excluded.body;
+
+-- name: unfinished_curves
+SELECT id, number, curve, late_seq FROM jobs WHERE state IN ('queued', 'running') AND iteration >= 0;
+
+-- name: curve_backwards
+SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
+FROM observations
+WHERE job = ? AND curve = ?
+ORDER BY iteration DESC;
+
+-- name: curve_after
+SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
+FROM observations
+WHERE job = ? AND curve = ? AND seq > ?;
+
+-- name: all_curves
+SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
+FROM observations
+WHERE job = ?;
+
+-- name: observations
+SELECT iteration, at, loss, cpu_seconds, wall_seconds, metrics
+FROM observations
+WHERE job = :job AND curve = :curve AND iteration > :after
+    AND (:every_nth = 1 OR iteration % :every_nth = 0 OR iteration = :last)
+ORDER BY iteration
+LIMIT :limit;
+
+-- name: allocations
+SELECT at, units
+FROM (SELECT at, units FROM allocations WHERE job = :job AND at >= :since ORDER BY at LIMIT :limit)
+ORDER BY at;
+
+-- name: tally
+SELECT owner, state, paused, count(*), sum(units)
+FROM jobs
+GROUP BY owner, state, paused
+ORDER BY owner, state, paused;
+
+-- name: keep_units
+UPDATE jobs
+SET units = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, 1.0 - ?)), reduction)
+WHERE number = ?;
