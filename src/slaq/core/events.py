@@ -16,6 +16,8 @@ class LossObserved:
     observation: Observation
     #: What else was reported with it.
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    #: Where in what the job has reported, in bytes, this loss ends; None where nobody counts.
+    reach: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

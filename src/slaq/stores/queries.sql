@@ -8,8 +8,9 @@ ON CONFLICT (id) DO NOTHING;
 -- name: due
 SELECT number, spec
 FROM jobs JOIN requests ON job = number
-WHERE state = 'queued' AND arrival <= ? AND NOT paused
-ORDER BY arrival, number;
+WHERE state = 'queued' AND arrival <= :now AND NOT paused
+ORDER BY arrival, number
+LIMIT :limit;
 
 -- name: mark_due
 UPDATE jobs SET state = 'running', started_at = COALESCE(started_at, ?) WHERE number = ?;
@@ -27,7 +28,7 @@ SET curve = curve + 1, curve_seq = :seq, iteration = -1, first_loss = NULL, loss
 WHERE number = :number;
 
 -- name: standings
-SELECT id, number, curve, state, units, iteration, first_loss, loss, best_loss, cpu_seconds, late_seq
+SELECT id, number, curve, state, units, iteration, first_loss, loss, best_loss, cpu_seconds, late_seq, report_offset
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?));
 
@@ -41,7 +42,7 @@ INSERT INTO events (seq, job, at, kind, body) VALUES (?, ?, ?, ?, ?);
 
 -- name: keep_standing
 UPDATE jobs
-SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_seconds = ?, late_seq = ?
+SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_seconds = ?, late_seq = ?, report_offset = ?
 WHERE number = ?;
 
 -- name: end_job
@@ -54,7 +55,7 @@ INSERT INTO allocations (job, at, units) VALUES (?, ?, ?)
 ON CONFLICT (job, at) DO UPDATE SET units = excluded.units;
 
 -- name: holdings
-SELECT id, number, units FROM jobs WHERE state IN ('queued', 'running');
+SELECT id, number, units FROM jobs WHERE state IN ('queued', 'running', 'paused');
 
 -- name: record
 INSERT INTO decisions (seq, epoch, time, capacity, body, credits) VALUES (?, ?, ?, ?, ?, ?);
@@ -64,7 +65,7 @@ INSERT INTO snapshots (id, seq, at, body) VALUES (1, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, at = excluded.at, body = excluded.body;
 
 -- name: unfinished_curves
-SELECT id, number, curve, late_seq FROM jobs WHERE state IN ('queued', 'running') AND iteration >= 0;
+SELECT id, number, curve, late_seq FROM jobs WHERE state IN ('queued', 'running', 'paused') AND iteration >= 0;
 
 -- name: curve_backwards
 SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
@@ -105,3 +106,28 @@ ORDER BY owner, state, paused;
 UPDATE jobs
 SET units = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, 1.0 - ?)), reduction)
 WHERE number = ?;
+
+-- name: prunable_jobs
+SELECT number, id
+FROM jobs
+WHERE state NOT IN ('queued', 'running', 'paused')
+    AND (:before IS NULL OR COALESCE(ended_at, submitted_at) < :before)
+    AND number NOT IN (
+        SELECT number
+        FROM jobs
+        WHERE state NOT IN ('queued', 'running', 'paused')
+        ORDER BY COALESCE(ended_at, submitted_at) DESC, number DESC
+        LIMIT :keep
+    )
+ORDER BY COALESCE(ended_at, submitted_at), number;
+
+-- name: prunable_decisions
+SELECT max(seq)
+FROM decisions
+WHERE (:before IS NULL OR time < :before)
+    AND seq < (SELECT min(seq) FROM (SELECT seq FROM decisions ORDER BY seq DESC LIMIT :keep))
+    AND seq <= COALESCE((SELECT seq FROM snapshots), seq);
+
+-- name: prune_decisions
+DELETE FROM decisions
+WHERE seq IN (SELECT seq FROM decisions WHERE seq <= ? ORDER BY seq LIMIT ?);

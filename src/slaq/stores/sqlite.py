@@ -30,8 +30,9 @@ from slaq.stores.sqlite_packing import (
     submission_text,
     unpack_decision,
 )
+from slaq.stores.sqlite_pruning import Retention, prune, would_prune
 from slaq.stores.sqlite_queries import SQL
-from slaq.stores.sqlite_records import Batch, Curve, JobRow, Tally
+from slaq.stores.sqlite_records import Batch, Curve, JobRow, Pruned, Tally
 
 #: The columns of `jobs` that a JobRow shows, in its order; the rest of it is JSON beside them.
 _COLUMNS = tuple(one.name for one in fields(JobRow) if one.name not in ("spec", "submission"))
@@ -102,13 +103,14 @@ class SqliteStore(Store, History):
             return self.job(spec.id)
 
     @override
-    def due(self, now: float) -> Sequence[JobSpec]:
-        """As the port says; a job returned is marked as running, a paused one is passed over."""
+    def due(self, now: float, limit: int | None = None) -> Sequence[JobSpec]:
+        """As the port says, so many at most; a job returned is marked as running, a paused one is passed over."""
+        about = {"now": now, "limit": -1 if limit is None else limit}
         with self._file.reading() as reader:
-            if reader.execute(SQL["due"], (now,)).fetchone() is None:
+            if reader.execute(SQL["due"], about).fetchone() is None:
                 return ()
         with self._file.writing() as transaction:
-            found = transaction.db.execute(SQL["due"], (now,)).fetchall()
+            found = transaction.db.execute(SQL["due"], about).fetchall()
             transaction.db.executemany(SQL["mark_due"], [(now, job) for job, _ in found])
             return [spec_of(text) for _, text in found]
 
@@ -228,10 +230,9 @@ class SqliteStore(Store, History):
                 keep_events(transaction, events)
 
     @override
-    def record(self, decision: Decision, *, allocation: Allocation | None = None) -> None:
-        """Keep the decision and what each job holds from then on; with what rounding left owed, where given."""
+    def record(self, decision: Decision, allocation: Allocation) -> None:
         body = pack_decision(decision)
-        credits = None if allocation is None else pack_credits(allocation)
+        credits = pack_credits(allocation)
         with self._file.writing() as transaction:
             transaction.seq += 1
             transaction.see(decision.time)
@@ -256,7 +257,9 @@ class SqliteStore(Store, History):
 
     @override
     def decisions(self) -> Sequence[Decision]:
-        return self.decisions_since(None)
+        with self._file.reading() as db:
+            found = db.execute("SELECT body FROM decisions ORDER BY seq").fetchall()
+        return [unpack_decision(body) for (body,) in found]
 
     def decision(self, epoch: int | None = None) -> Decision | None:
         """Return the decision of an epoch, or the last one; None where there is none."""
@@ -268,12 +271,11 @@ class SqliteStore(Store, History):
             ).fetchone()
         return None if found is None else unpack_decision(found[0])
 
-    def decisions_since(self, epoch: int | None, limit: int | None = None) -> list[Decision]:
-        """Return the decisions of later epochs than this, in order; None for all there are."""
+    def decisions_since(self, epoch: int, limit: int | None = None) -> list[Decision]:
+        """Return the decisions of later epochs than this, in order."""
         query = "SELECT body FROM decisions WHERE epoch > ? ORDER BY epoch, seq LIMIT ?"
-        after = -(2**63) if epoch is None else epoch
         with self._file.reading() as db:
-            found = db.execute(query, (after, -1 if limit is None else limit)).fetchall()
+            found = db.execute(query, (epoch, -1 if limit is None else limit)).fetchall()
         return [unpack_decision(body) for (body,) in found]
 
     def cluster_events(self) -> Sequence[CapacityChanged]:
@@ -377,6 +379,29 @@ class SqliteStore(Store, History):
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole database as it is now to a new file, while others go on reading and writing."""
         self._file.backup(Path(path))
+
+    def prune(
+        self,
+        *,
+        before: float | None = None,
+        keep_jobs: int | None = None,
+        keep_decisions: int | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Remove jobs that ended before a moment and beyond the newest ones, and decisions likewise.
+
+        Not inside `epoch()`: it takes many transactions, between which others write.
+        """
+        retention = Retention(before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions)
+        return would_prune(self._file, retention) if dry_run else prune(self._file, retention)
+
+    def check(self) -> list[str]:
+        """Return what is wrong with the database, one sentence each; nothing where it is sound."""
+        with self._file.reading() as db:
+            found = [str(told) for (told,) in db.execute("PRAGMA integrity_check")]
+            strays = db.execute("PRAGMA foreign_key_check").fetchall()
+        found.extend(f"a row of {table} belongs to no job" for table, *_ in strays)
+        return [] if found == ["ok"] else found
 
     @staticmethod
     def _standing(db: Any, job_id: str) -> tuple[int, int, int]:

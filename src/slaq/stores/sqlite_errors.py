@@ -1,7 +1,9 @@
 """What went wrong in SQLite, told as slaq's own errors."""
 
+import contextlib
 import errno
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from slaq.core.errors import StoreCorruptError, StoreError, StoreFullError, StoreLockedError
@@ -11,6 +13,24 @@ _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
+
+
+@contextlib.contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Raise what SQLite reports as the error to be told; what other code raises inside is left as it is."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise told(error, path) from error
+
+
+@contextlib.contextmanager
+def file_errors_of(path: Path) -> Iterator[None]:
+    """Raise what SQLite or the operating system reports as the error to be told."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise told(error, path) from error
 
 
 def told(error: sqlite3.Error | OSError, path: Path) -> StoreError:

@@ -38,6 +38,7 @@ class _Standing:
     best: float | None
     cpu_seconds: float
     late_seq: int
+    report_offset: int
 
     def take(self, observation: Observation) -> None:
         """Count a loss; the last one too where it is the latest iteration's."""
@@ -57,7 +58,7 @@ class _Standing:
         """Return the columns that losses change."""
         return (
             *(self.iteration, self.first, self.loss, self.best),
-            *(self.cpu_seconds, self.late_seq, self.number),
+            *(self.cpu_seconds, self.late_seq, self.report_offset, self.number),
         )
 
 
@@ -76,6 +77,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
                 *(standing.number, standing.curve, one.iteration, seq, event.at),
                 *(one.loss, one.cpu_seconds, one.wall_seconds, metrics),
             )
+            standing.report_offset = max(standing.report_offset, event.reach or 0)
             if one.iteration > standing.iteration:
                 observed.append((row, one, standing))
                 standing.take(one)

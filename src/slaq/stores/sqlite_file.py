@@ -1,7 +1,6 @@
 """The database file: open in one process, with one writer, many readers, and backups while in use."""
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections import deque
@@ -9,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slaq.core.errors import StoreCorruptError, StoreError
-from slaq.stores.sqlite_errors import told
+from slaq.core.errors import StoreError
+from slaq.stores.sqlite_copying import copy_database, make_private
+from slaq.stores.sqlite_errors import errors_of, file_errors_of, told
 from slaq.stores.sqlite_lock import ProcessLock
-from slaq.stores.sqlite_schema import upgrade
+from slaq.stores.sqlite_schema import check_version, upgrade
 
 #: Seconds to wait for another program that writes, such as a shell someone opened on the file.
 _PATIENCE = 10.0
@@ -33,6 +33,8 @@ class Transaction:
     seq: int
     #: The latest moment stored.
     time: float
+    #: What ended it before its time.
+    lost: StoreError | None = None
 
     def see(self, moment: float) -> None:
         """Note a moment that is being stored."""
@@ -49,37 +51,34 @@ class DatabaseFile:
         self._transaction: Transaction | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._closed = False
-        self._lock = ProcessLock(path)
-        try:
-            with self.errors():
-                _make_private(path)
-                self._writer = self._connect()
-                upgrade(self._writer, path)
-        except BaseException:
-            self._close_connections()
-            self._lock.release()
-            raise
+        with file_errors_of(path), contextlib.ExitStack() as undo:
+            make_private(path)
+            self._lock = ProcessLock(path)
+            undo.callback(self._lock.release)
+            self._writer = self._connect()
+            undo.callback(self._writer.close)
+            _prepare(self._writer, path)
+            undo.pop_all()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Hold one transaction; inside another of the same thread it becomes part of that one."""
-        with self._write_lock, self.errors():
+        with self._write_lock, errors_of(self.path):
             outer = self._transaction
             if outer is None:
                 with self._outermost() as transaction:
                     yield transaction
             else:
-                with _nested(outer):
+                with self._nested(outer):
                     yield outer
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Hold a connection that sees one state of the database; in a transaction, also what that wrote so far."""
-        if self._writer_thread == threading.get_ident():
-            with self.errors():
+        with errors_of(self.path):
+            if self._writer_thread == threading.get_ident():
                 yield self._writer
-            return
-        with self.errors():
+                return
             reader = self._reader()
             try:
                 reader.execute("BEGIN")
@@ -88,34 +87,19 @@ class DatabaseFile:
                 self._hand_back(reader)
 
     @contextlib.contextmanager
-    def errors(self) -> Iterator[None]:
-        """Tell what goes wrong in SQLite in slaq's own words."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise told(error, self.path) from error
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """Hold the writing connection outside any transaction, for what cannot be done in one."""
+        with self._write_lock, errors_of(self.path):
+            if self._transaction is not None or self._closed:
+                raise StoreError(str(self.path), "it is being written", "do this outside an epoch")
+            yield self._writer
 
     def backup(self, target: Path) -> None:
         """Copy one state of the database to a file that does not exist yet, while others read and write."""
-        with self.errors():
-            if target.exists():
-                raise StoreError(str(target), "there is such a file already", "name another one")
-            partial = target.with_name(target.name + ".partial")
-            partial.unlink(missing_ok=True)
-        try:
-            with contextlib.closing(self._connect(read_only=True)) as source, _errors_of(target):
-                _make_private(partial)
-                with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as copy:
-                    # In one go, because a copy in parts begins again whenever something is written.
-                    source.backup(copy)
-                    # The copy is one file, without a write-ahead log beside it.
-                    copy.execute("PRAGMA journal_mode = DELETE")
-                _flush(partial)
-                os.link(partial, target)
-                _flush(target.parent)
-        finally:
-            for leftover in (partial, *(Path(f"{partial}{end}") for end in ("-journal", "-wal", "-shm"))):
-                leftover.unlink(missing_ok=True)
+        with errors_of(self.path):
+            source = self._connect(read_only=True)
+        with contextlib.closing(source), file_errors_of(target):
+            copy_database(source, target)
 
     def close(self) -> None:
         """Close the file; one that is closed stays so."""
@@ -124,7 +108,7 @@ class DatabaseFile:
                 return
             self._closed = True
             try:
-                with self.errors():
+                with errors_of(self.path):
                     self._close_connections()
             finally:
                 self._lock.release()
@@ -139,6 +123,8 @@ class DatabaseFile:
             seq, time = self._writer.execute("SELECT seq, time FROM counters").fetchone()
             transaction = self._transaction = Transaction(self._writer, seq, time)
             yield transaction
+            if transaction.lost is not None:
+                raise transaction.lost
             if (transaction.seq, transaction.time) != (seq, time):
                 self._writer.execute(
                     "UPDATE counters SET seq = ?, time = ?", (transaction.seq, transaction.time)
@@ -150,27 +136,31 @@ class DatabaseFile:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
+    @contextlib.contextmanager
+    def _nested(self, outer: Transaction) -> Iterator[None]:
+        """Undo only what was written inside, where that fails and the transaction lives on."""
+        if outer.lost is not None:
+            raise outer.lost
+        seq, time = outer.seq, outer.time
+        outer.db.execute("SAVEPOINT nested")
+        try:
+            yield
+        except BaseException as error:
+            if outer.db.in_transaction:
+                outer.db.execute("ROLLBACK TO nested")
+                outer.db.execute("RELEASE nested")
+            elif isinstance(error, sqlite3.Error):
+                # A disk that is full ends the whole transaction, however small what did not fit.
+                outer.lost = told(error, self.path)
+            outer.seq, outer.time = seq, time
+            raise
+        outer.db.execute("RELEASE nested")
+
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        try:
-            connection.execute(f"PRAGMA query_only = {int(read_only)}")
-            if not read_only:
-                # Takes effect where there is no table yet: freed pages can then be given back bit by bit.
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                if mode != "wal":
-                    raise StoreError(
-                        str(self.path), "its file system has no shared memory", "put it on a local disk"
-                    )
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
-                connection.execute(f"PRAGMA journal_size_limit = {_BYTES_AHEAD}")
-        except BaseException:
-            connection.close()
-            raise
+        connection.execute(f"PRAGMA query_only = {int(read_only)}")
         return connection
 
     def _reader(self) -> sqlite3.Connection:
@@ -192,46 +182,19 @@ class DatabaseFile:
     def _close_connections(self) -> None:
         while self._readers:
             self._readers.pop().close()
-        if hasattr(self, "_writer"):
-            self._writer.close()
+        self._writer.close()
 
 
-@contextlib.contextmanager
-def _nested(outer: Transaction) -> Iterator[None]:
-    """Undo only what was written inside, where that fails."""
-    seq, time = outer.seq, outer.time
-    outer.db.execute("SAVEPOINT nested")
-    try:
-        yield
-    except BaseException:
-        if outer.db.in_transaction:
-            outer.db.execute("ROLLBACK TO nested")
-            outer.db.execute("RELEASE nested")
-        outer.seq, outer.time = seq, time
-        raise
-    outer.db.execute("RELEASE nested")
-
-
-@contextlib.contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise told(error, path) from error
-
-
-def _make_private(path: Path) -> None:
-    """Make the file where it is missing: commands and their environments concern nobody else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise StoreCorruptError(str(path), "it is a directory")
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-
-
-def _flush(path: Path) -> None:
-    """Bring a file, or the names in a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a connection the writer of a database in WAL mode with the present schema."""
+    check_version(connection, path)
+    # Takes effect where there is no table yet: freed pages can then be given back bit by bit.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreError(str(path), "its file system has no shared memory", "put it on a local disk")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
+    connection.execute(f"PRAGMA journal_size_limit = {_BYTES_AHEAD}")
+    upgrade(connection, path)
+    connection.execute("PRAGMA foreign_keys = ON")

@@ -1,11 +1,11 @@
 """The schema, brought up to date by numbered migrations."""
 
-import contextlib
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
 
 from slaq.core.errors import StoreCorruptError, StoreVersionError
+from slaq.stores.sqlite_copying import copy_database
 
 #: Tells a database of slaq's from others: "SLAQ".
 APPLICATION_ID = 0x534C4151
@@ -21,19 +21,31 @@ def migrations() -> list[str]:
     return [one.read_text(encoding="utf-8") for one in found]
 
 
-def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Run the migrations that are missing, each in a transaction; a copy of what was there before is kept."""
-    scripts = migrations()
+def check_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the schema, 0 for a new file; what this slaq cannot use is refused untouched."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != APPLICATION_ID and (tables or version):
         raise StoreCorruptError(str(path), "it is a database of another program")
-    if version > len(scripts):
-        raise StoreVersionError(str(path), version, len(scripts))
-    if 0 < version < len(scripts):
-        _keep_copy(connection, Path(f"{path}.version-{version}"))
-    for number, script in enumerate(scripts[version:], start=version + 1):
+    if version > (known := len(migrations())):
+        raise StoreVersionError(str(path), version, known)
+    return int(version)
+
+
+def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Run the migrations that are missing, each in a transaction; a copy of what was there before is kept.
+
+    The connection must not enforce foreign keys yet: a migration may have to replace a table.
+    """
+    version = check_version(connection, path)
+    missing = migrations()[version:]
+    if version and missing:
+        # So that the slaq of before can be gone back to.
+        kept = Path(f"{path}.version-{version}")
+        kept.unlink(missing_ok=True)
+        copy_database(connection, kept)
+    for number, script in enumerate(missing, start=version + 1):
         try:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {APPLICATION_ID};"
@@ -43,13 +55,3 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-
-def _keep_copy(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the database as it is, so that the slaq of before can be gone back to."""
-    partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(partial)) as copy:
-        connection.backup(copy)
-    partial.chmod(0o600)
-    partial.replace(target)

@@ -1,0 +1,128 @@
+"""Retention: what is old is removed bit by bit, so that whoever else writes hardly waits."""
+
+import sqlite3
+import time
+from dataclasses import dataclass
+
+from slaq.stores.sqlite_file import DatabaseFile
+from slaq.stores.sqlite_queries import SQL
+from slaq.stores.sqlite_records import Pruned
+
+#: Rows removed, and pages given back to the disk, in one transaction.
+_ROWS_AT_ONCE = 20_000
+_PAGES_AT_ONCE = 1_000
+#: Decisions are larger than other rows.
+_DECISIONS_AT_ONCE = 200
+#: Seconds between two transactions, for others to take their turn.
+_COURTESY = 0.001
+#: Bytes of a row of observations or allocations, about, with its share of the pages.
+_ROW_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What may go: what is older than `before` and beyond the newest ones; None for no such condition.
+
+    Jobs go where either condition on them is given, decisions where either on them is. A job that has not
+    ended stays whatever its age, and so do the last decision and those a restart would read again.
+    """
+
+    before: float | None = None
+    keep_jobs: int | None = None
+    keep_decisions: int | None = None
+
+    def jobs(self, db: sqlite3.Connection) -> list[tuple[int, str]]:
+        """Return number and id of the jobs that go, those that ended first in front."""
+        if self.before is None and self.keep_jobs is None:
+            return []
+        about = {"before": self.before, "keep": self.keep_jobs or 0}
+        return db.execute(SQL["prunable_jobs"], about).fetchall()
+
+    def last_seq(self, db: sqlite3.Connection) -> int:
+        """Return the place in the log up to which decisions go."""
+        if self.before is None and self.keep_decisions is None:
+            return -1
+        keep = 1 if self.keep_decisions is None else max(self.keep_decisions, 1)
+        (seq,) = db.execute(SQL["prunable_decisions"], {"before": self.before, "keep": keep}).fetchone()
+        return -1 if seq is None else int(seq)
+
+
+def would_prune(file: DatabaseFile, retention: Retention) -> Pruned:
+    """Return what would be removed."""
+    with file.reading() as db:
+        jobs = retention.jobs(db)
+        rows = {
+            table: sum(
+                db.execute(f"SELECT count(*) FROM {table} WHERE job = ?", (job,)).fetchone()[0]
+                for job, _ in jobs
+            )
+            for table in ("observations", "allocations")
+        }
+        decisions, size = db.execute(
+            "SELECT count(*), total(length(body)) FROM decisions WHERE seq <= ?", (retention.last_seq(db),)
+        ).fetchone()
+    return Pruned(
+        jobs=tuple(job_id for _, job_id in jobs),
+        **rows,
+        decisions=decisions,
+        bytes=int(size) + _ROW_BYTES * sum(rows.values()),
+    )
+
+
+def prune(file: DatabaseFile, retention: Retention) -> Pruned:
+    """Remove it and give the room back to the disk; a job goes whole or not at all."""
+    with file.reading() as db:
+        jobs, last_seq = retention.jobs(db), retention.last_seq(db)
+    removed = {"observations": 0, "allocations": 0}
+    waiting = list(reversed(jobs))
+    while waiting:
+        with file.writing() as transaction:
+            rows = 0
+            while waiting and rows < _ROWS_AT_ONCE:
+                job, _ = waiting.pop()
+                for table in removed:
+                    count = transaction.db.execute(f"DELETE FROM {table} WHERE job = ?", (job,)).rowcount
+                    removed[table] += count
+                    rows += count
+                transaction.db.execute("DELETE FROM jobs WHERE number = ?", (job,))
+        time.sleep(_COURTESY)
+    decisions = _prune_decisions(file, last_seq)
+    if retention.before is not None:
+        with file.writing() as transaction:
+            about = (retention.before, last_seq)
+            transaction.db.execute("DELETE FROM events WHERE job IS NULL AND at < ? AND seq <= ?", about)
+    return Pruned(
+        jobs=tuple(job_id for _, job_id in jobs), **removed, decisions=decisions, bytes=_give_back(file)
+    )
+
+
+def _prune_decisions(file: DatabaseFile, last_seq: int) -> int:
+    removed = 0
+    while True:
+        with file.writing() as transaction:
+            about = (last_seq, _DECISIONS_AT_ONCE)
+            count = transaction.db.execute(SQL["prune_decisions"], about).rowcount
+        removed += count
+        if count < _DECISIONS_AT_ONCE:
+            return removed
+        time.sleep(_COURTESY)
+
+
+def _give_back(file: DatabaseFile) -> int:
+    """Give free pages back to the disk; return the bytes."""
+    pages = 0
+    while True:
+        with file.writing() as transaction:
+            (free,) = transaction.db.execute("PRAGMA freelist_count").fetchone()
+            (before,) = transaction.db.execute("PRAGMA page_count").fetchone()
+            transaction.db.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+            (after,) = transaction.db.execute("PRAGMA page_count").fetchone()
+            (size,) = transaction.db.execute("PRAGMA page_size").fetchone()
+        pages += before - after
+        if free <= _PAGES_AT_ONCE or before == after:
+            break
+        time.sleep(_COURTESY)
+    with file.alone() as db:
+        # The file itself shrinks with the next checkpoint; readers and writers go on meanwhile.
+        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    return int(pages * size)
