@@ -3,40 +3,28 @@
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from typing_extensions import override
 
 from slaq.core.allocation import Allocation
 from slaq.core.decision import Decision
-from slaq.core.errors import DuplicateJobError, UnknownJobError, UnknownNameError
-from slaq.core.events import CapacityChanged, Event
-from slaq.core.job import JobSpec, JobState
-from slaq.ports import History, Store
-from slaq.stores.sqlite_events import Row, keep_events, number, other_event
+from slaq.core.errors import DuplicateJobError, UnknownNameError
+from slaq.core.events import Event
+from slaq.core.job import JobSpec
+from slaq.ports import Store
+from slaq.stores.sqlite_events import Row, keep_events
 from slaq.stores.sqlite_file import DatabaseFile, Transaction
-from slaq.stores.sqlite_log import batches_since, events_of
-from slaq.stores.sqlite_packing import (
-    pack_credits,
-    pack_decision,
-    spec_of,
-    spec_text,
-    submission_of,
-    submission_text,
-    unpack_decision,
-)
+from slaq.stores.sqlite_history import SqliteHistory
+from slaq.stores.sqlite_packing import pack_credits, pack_decision, spec_of, spec_text, submission_text
 from slaq.stores.sqlite_pruning import Retention, prune, would_prune
 from slaq.stores.sqlite_queries import SQL
-from slaq.stores.sqlite_records import Batch, Curve, JobRow, Pruned, Tally
+from slaq.stores.sqlite_records import JobRow, Pruned
 
-#: The columns of `jobs` that a JobRow shows, in its order; the rest of it is JSON beside them.
-_COLUMNS = tuple(one.name for one in fields(JobRow) if one.name not in ("spec", "submission"))
-_SELECT = f"SELECT {', '.join(_COLUMNS)}, spec, submission FROM jobs JOIN requests ON job = number"
 #: What `change` may change: columns, and fields of the spec.
 _CHANGEABLE = (
     *("tags", "state", "reason", "paused", "started_at", "ended_at", "attempt_first_iteration"),
@@ -45,7 +33,7 @@ _CHANGEABLE = (
 _SPEC_FIELDS = tuple(one.name for one in fields(JobSpec) if one.name != "id")
 
 
-class SqliteStore(Store, History):
+class SqliteStore(SqliteHistory, Store):
     """Keeps everything in a database file of its own, which no other process may have open.
 
     A method that writes returns once what it wrote is on disk; inside `epoch()`, once that ends. What it
@@ -53,7 +41,7 @@ class SqliteStore(Store, History):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = DatabaseFile(Path(path))
+        super().__init__(DatabaseFile(Path(path)))
 
     @property
     def path(self) -> Path:
@@ -85,7 +73,7 @@ class SqliteStore(Store, History):
 
     def submit(self, spec: JobSpec) -> None:
         """Queue a job until its arrival."""
-        self.submit_job(spec, owner=spec.owner, submission={}, at=spec.arrival)
+        self.submit_job(spec, owner=spec.owner, submission={}, at=self.last_time())
 
     def submit_job(self, spec: JobSpec, *, owner: str, submission: Mapping[str, Any], at: float) -> JobRow:
         """Queue a job with all that its owner asked for."""
@@ -175,52 +163,6 @@ class SqliteStore(Store, History):
                 [(debt, job_id) for job_id, debt in debts.items()],
             )
 
-    def job(self, job_id: str) -> JobRow:
-        """Return one job as it stands."""
-        with self._file.reading() as db:
-            found = db.execute(f"{_SELECT} WHERE id = ?", (job_id,)).fetchone()
-        if found is None:
-            raise UnknownJobError(job_id)
-        return _job_row(found)
-
-    def rows(
-        self,
-        states: Collection[JobState] | None = None,
-        *,
-        owner: str | None = None,
-        tag: str | None = None,
-        after_number: int | None = None,
-        limit: int | None = None,
-        newest_first: bool = False,
-    ) -> list[JobRow]:
-        """Return jobs in the order of submission, or the other way round from `after_number` on."""
-        conditions = ["1"]
-        values: list[str | int] = []
-        if states is not None:
-            conditions.append(f"state IN ({', '.join(repr(str(JobState(one))) for one in states)})")
-        if owner is not None:
-            conditions.append("owner = ?")
-            values.append(owner)
-        if tag is not None:
-            conditions.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-            values.append(tag)
-        if after_number is not None:
-            conditions.append("number < ?" if newest_first else "number > ?")
-            values.append(after_number)
-        order = "DESC" if newest_first else "ASC"
-        query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY number {order} LIMIT ?"
-        with self._file.reading() as db:
-            found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
-        return [_job_row(row) for row in found]
-
-    def tally(self) -> list[Tally]:
-        """Return how many jobs each owner has in each state."""
-        with self._file.reading() as db:
-            return [
-                Tally(owner=owner, state=JobState(state), paused=bool(paused), jobs=jobs, units=units)
-                for owner, state, paused, jobs, units in db.execute(SQL["tally"])
-            ]
-
     # What happened
 
     @override
@@ -245,88 +187,7 @@ class SqliteStore(Store, History):
         """Return None: what a job keeps lies in its directory, and grows too large for a database."""
         return None
 
-    @override
-    def jobs(self) -> Sequence[JobSpec]:
-        with self._file.reading() as db:
-            return [spec_of(text) for (text,) in db.execute("SELECT spec FROM requests ORDER BY job")]
-
-    @override
-    def events(self, job_id: str) -> Sequence[Event]:
-        with self._file.reading() as db:
-            return events_of(db, job_id, self._number(db, job_id))
-
-    @override
-    def decisions(self) -> Sequence[Decision]:
-        with self._file.reading() as db:
-            found = db.execute("SELECT body FROM decisions ORDER BY seq").fetchall()
-        return [unpack_decision(body) for (body,) in found]
-
-    def decision(self, epoch: int | None = None) -> Decision | None:
-        """Return the decision of an epoch, or the last one; None where there is none."""
-        where = "" if epoch is None else "WHERE epoch = ?"
-        with self._file.reading() as db:
-            found = db.execute(
-                f"SELECT body FROM decisions {where} ORDER BY seq DESC LIMIT 1",
-                () if epoch is None else (epoch,),
-            ).fetchone()
-        return None if found is None else unpack_decision(found[0])
-
-    def decisions_since(self, epoch: int, limit: int | None = None) -> list[Decision]:
-        """Return the decisions of later epochs than this, in order."""
-        query = "SELECT body FROM decisions WHERE epoch > ? ORDER BY epoch, seq LIMIT ?"
-        with self._file.reading() as db:
-            found = db.execute(query, (epoch, -1 if limit is None else limit)).fetchall()
-        return [unpack_decision(body) for (body,) in found]
-
-    def cluster_events(self) -> Sequence[CapacityChanged]:
-        """Return what happened to the cluster rather than to one job, in order."""
-        with self._file.reading() as db:
-            found = db.execute("SELECT at, kind, body FROM events WHERE job IS NULL ORDER BY seq").fetchall()
-        events = (other_event(None, row) for row in found)
-        return [event for event in events if isinstance(event, CapacityChanged)]
-
-    def observations(
-        self,
-        job_id: str,
-        *,
-        after: int = -1,
-        limit: int | None = None,
-        every_nth: int = 1,
-        curve: int | None = None,
-    ) -> Curve:
-        """Return the job's losses after an iteration; every nth and the last one for plots."""
-        with self._file.reading() as db:
-            job, present, last = self._standing(db, job_id)
-            about = {"job": job, "curve": present if curve is None else curve, "after": after, "last": last}
-            about |= {"every_nth": every_nth, "limit": -1 if limit is None else limit}
-            found = db.execute(SQL["observations"], about).fetchall()
-        columns = list(zip(*found, strict=True)) or [()] * 6
-        return Curve(
-            iteration=np.array(columns[0], dtype=np.int64),
-            **{
-                name: np.array([number(one) for one in column], dtype=np.float64)
-                for name, column in zip(
-                    ("at", "loss", "cpu_seconds", "wall_seconds"), columns[1:5], strict=True
-                )
-            },
-            metrics=[json.loads(text) if text else {} for text in columns[5]],
-        )
-
-    def allocations(
-        self, job_id: str, *, since: float = 0.0, limit: int | None = None
-    ) -> list[tuple[float, int]]:
-        """Return when the job's units changed, and to what, from a moment on."""
-        with self._file.reading() as db:
-            about = {"job": self._number(db, job_id), "since": since, "limit": -1 if limit is None else limit}
-            return db.execute(SQL["allocations"], about).fetchall()
-
     # What a restart goes on from
-
-    @property
-    def seq(self) -> int:
-        """Where the log of events and decisions has come to."""
-        with self._file.reading() as db:
-            return int(db.execute("SELECT seq FROM counters").fetchone()[0])
 
     def save_snapshot(self, blob: bytes, *, at: float, seq: int | None = None) -> None:
         """Keep the scheduler's state as of this place in the log, where it has come to by default."""
@@ -336,38 +197,12 @@ class SqliteStore(Store, History):
             transaction.db.execute("DELETE FROM batches WHERE last_seq <= ?", (place,))
             transaction.see(at)
 
-    def snapshot(self) -> tuple[bytes, int] | None:
-        """Return the state last kept and its place in the log."""
-        with self._file.reading() as db:
-            found = db.execute("SELECT body, seq FROM snapshots").fetchone()
-        return None if found is None else (found[0], found[1])
-
-    def events_since(self, seq: int) -> list[Batch]:
-        """Return what was appended and decided after a place in the log, in order, as it came.
-
-        Of losses, those of unfinished jobs and their present curves only; a job whose `curve_seq` is later
-        than `seq` begins anew.
-        """
-        with self._file.reading() as db:
-            return list(batches_since(db, seq))
-
-    def last_time(self) -> float:
-        """Return the latest moment stored; 0 for a store that never saw one."""
-        with self._file.reading() as db:
-            return float(db.execute("SELECT time FROM counters").fetchone()[0])
-
     def next_notice(self, count: int = 1) -> range:
         """Return that many numbers that were never returned before, ascending."""
         with self._file.writing() as transaction:
             (last,) = transaction.db.execute("SELECT notice FROM counters").fetchone()
             transaction.db.execute("UPDATE counters SET notice = ?", (last + count,))
         return range(last + 1, last + count + 1)
-
-    def meta(self, key: str) -> str | None:
-        """Return what was kept under this name."""
-        with self._file.reading() as db:
-            found = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
 
     def set_meta(self, key: str, value: str | None) -> None:
         """Keep a text under a name; None forgets it."""
@@ -394,34 +229,6 @@ class SqliteStore(Store, History):
         """
         retention = Retention(before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions)
         return would_prune(self._file, retention) if dry_run else prune(self._file, retention)
-
-    def check(self) -> list[str]:
-        """Return what is wrong with the database, one sentence each; nothing where it is sound."""
-        with self._file.reading() as db:
-            found = [str(told) for (told,) in db.execute("PRAGMA integrity_check")]
-            strays = db.execute("PRAGMA foreign_key_check").fetchall()
-        found.extend(f"a row of {table} belongs to no job" for table, *_ in strays)
-        return [] if found == ["ok"] else found
-
-    @staticmethod
-    def _standing(db: Any, job_id: str) -> tuple[int, int, int]:
-        found = db.execute("SELECT number, curve, iteration FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        if found is None:
-            raise UnknownJobError(job_id)
-        job, curve, iteration = found
-        return job, curve, iteration
-
-    def _number(self, db: Any, job_id: str) -> int:
-        return self._standing(db, job_id)[0]
-
-
-def _job_row(row: Row) -> JobRow:
-    *columns, spec, submission = row
-    values = dict(zip(_COLUMNS, columns, strict=True))
-    values["state"] = JobState(values["state"])
-    values["paused"] = bool(values["paused"])
-    values["tags"] = tuple(json.loads(values["tags"]))
-    return JobRow(spec=spec_of(spec), submission=submission_of(submission), **values)
 
 
 def _keep_units(transaction: Transaction, decision: Decision) -> None:
