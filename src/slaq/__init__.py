@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cancelled",
+    "Client",
     "Cluster",
     "Context",
     "Dataset",
@@ -29,12 +30,14 @@ __all__ = [
     "SlaqError",
     "__version__",
     "announce",
+    "connect",
     "forecast",
     "report",
 ]
 
 _HOME = {
     "Cancelled": "slaq.jobs.context",
+    "Client": "slaq.client",
     "Cluster": "slaq.cluster",
     "Context": "slaq.jobs.context",
     "Dataset": "slaq.jobs.data",
@@ -42,6 +45,7 @@ _HOME = {
     "Job": "slaq.handle",
     "SlaqError": "slaq.core.errors",
     "announce": "slaq.reporting",
+    "connect": "slaq.client",
     "forecast": "slaq.core.forecast",
     "report": "slaq.reporting",
 }

@@ -58,10 +58,11 @@ class SlaqError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are pickled as a call with their message, which does not fit a subclass's arguments;
         # these travel between processes as they are.
-        return _as_it_was, (type(self), self.args, vars(self))
+        return as_it_was, (type(self), self.args, vars(self))
 
 
-def _as_it_was(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlaqError:
+def as_it_was(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlaqError:
+    """Return an error that was taken apart, from its message and its data."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)

@@ -1,0 +1,431 @@
+"""What a user of the service holds: submits jobs, lists them, and asks about the cluster."""
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from slaq.client.connection import PREFIX, REPLY_SECONDS, Connection
+from slaq.client.events import Stream
+from slaq.client.job import Job
+from slaq.client.place import find_place
+from slaq.client.reading import job_view
+from slaq.client.watch import Watch
+from slaq.core.errors import JobOptionError
+from slaq.core.job import JobState
+from slaq.service.files import LogChunk
+from slaq.service.records import IfLost, Notice, Submission
+
+#: Seconds for which a restart of the service is bridged.
+PATIENCE = 30.0
+#: Items asked for at a time.
+PAGE = 1000
+#: Bytes of a log asked for at a time.
+LOG_PIECE = 2**20
+#: Seconds that a replay of the cluster, or a copy of its database, may take.
+LONG_SECONDS = 600.0
+
+
+def connect(address: str | None = None, token: str | None = None, *, patience: float = PATIENCE) -> "Client":
+    """Return a client of the service at `unix:///path`, `https://host:port` or `http://127.0.0.1:port`.
+
+    Without an address it is what $SLAQ_URL says, else the socket in $SLAQ_HOME (~/.slaq); without a token what
+    $SLAQ_TOKEN says. A service that was reached once may be away for `patience` seconds, as when it restarts.
+    """
+    return Client(Connection(find_place(address, token), patience))
+
+
+class Client:
+    """A service at the other end of a socket. May be used by several threads; close it, or use it in `with`.
+
+    Methods that return a `Job` give a handle; all others return what the API replies, as JSON.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._watch = Watch(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """Where the service is."""
+        return self._connection.place.address
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on this machine, so that paths mean the same to it."""
+        return self._connection.place.local
+
+    def close(self) -> None:
+        """Close the connections; jobs go on."""
+        self._watch.close()
+        self._connection.close()
+
+    # Submitting.
+
+    def submit(
+        self,
+        program: str | Mapping[str, Any],
+        data: str | Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Start a training program: "train.py:train", or a table as in a jobs file with `algorithm` or `program`.
+
+        `data` is that table's key of the same name. `options` are the fields of a submission, such as
+        `weight=2`, `max_cores=4`, `stop_at=0.95`, `by=600`, `tags=("night",)`.
+        """
+        if callable(program):
+            raise JobOptionError(
+                "program",
+                program,
+                'its file and name, as "train.py:train": a service takes no Python objects',
+            )
+        table: dict[str, Any] = {"program": program} if isinstance(program, str) else dict(program)
+        if data is not None:
+            table["data"] = data
+        if self.local:
+            options.setdefault("python", sys.executable)
+            options.setdefault("cwd", os.getcwd())
+        return self.send(Submission(name=name, program=table, **options))
+
+    def submit_command(  # noqa: PLR0913 (one keyword per thing a user may ask for)
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        name: str | None = None,
+        loss_pattern: str | None = None,
+        loss_file: str | os.PathLike[str] | None = None,
+        loss_column: str = "loss",
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        weight: float = 1.0,
+        min_cores: float = 0.0,
+        max_cores: float | None = None,
+        target: float | None = None,
+        stop_at: float | None = None,
+        by: float | None = None,
+        max_iterations: int | None = None,
+        time_budget: float | None = None,
+        max_restarts: int = 0,
+        if_lost: str = IfLost.RESUME,
+        trains: bool = True,
+        tags: Sequence[str] = (),
+    ) -> Job:
+        """Start any command on the service's machine, its whole process tree under its share of the cores.
+
+        As in the embedded cluster, but that cores are asked for instead of units. `by` is the number of seconds
+        in which its target is wanted. Over a Unix socket it runs in this directory, unless `cwd` says otherwise.
+        """
+        if cwd is None and self.local:
+            cwd = os.getcwd()
+        submission = Submission(
+            name=name,
+            command=tuple(os.fspath(word) for word in argv),
+            loss_pattern=loss_pattern,
+            loss_file=None if loss_file is None else os.fspath(loss_file),
+            loss_column=loss_column,
+            cwd=None if cwd is None else os.path.abspath(cwd),
+            env=dict(env or {}),
+            weight=weight,
+            min_cores=min_cores,
+            max_cores=max_cores,
+            target_loss=target,
+            stop_at=stop_at,
+            by=by,
+            max_iterations=max_iterations,
+            time_budget=time_budget,
+            max_restarts=max_restarts,
+            if_lost=IfLost(if_lost),
+            trains=trains,
+            tags=tuple(tags),
+        )
+        return self.send(submission)
+
+    def send(self, submission: Submission) -> Job:
+        """Submit a job; it is kept, whatever happens to the service, once this returns.
+
+        Raises LostReplyError where the service was lost in between, and it is not known whether it is.
+        """
+        found = self._connection.json("POST", f"{PREFIX}/jobs", json=asdict(submission), once=True)
+        return Job(self, job_view(found))
+
+    # Jobs.
+
+    def jobs(
+        self,
+        *,
+        states: Collection[JobState | str] | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> list[Job]:
+        """Return handles to the jobs that you may see, in the order of their submission."""
+        found = self.list_jobs(states=states, owner=owner, tag=tag, limit=limit)
+        return [Job(self, job_view(one)) for one in found]
+
+    def job(self, job_id: str) -> Job:
+        """Return a handle to one job."""
+        return Job(self, job_view(self.show_job(job_id)))
+
+    def list_jobs(
+        self,
+        *,
+        states: Collection[JobState | str] | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the jobs that you may see, in the order of their submission."""
+        found: list[dict[str, Any]] = []
+        after = None
+        while limit is None or len(found) < limit:
+            many = PAGE if limit is None else min(PAGE, limit - len(found))
+            page = self._get(
+                "/jobs",
+                state=None if states is None else [str(state) for state in states],
+                owner=owner,
+                tag=tag,
+                after=after,
+                limit=many,
+            )
+            found += page["jobs"]
+            after = page["next"]
+            if after is None:
+                break
+        return found
+
+    def show_job(self, job_id: str) -> dict[str, Any]:
+        """Return one job."""
+        return self._one(job_id)
+
+    def submission(self, job_id: str) -> dict[str, Any]:
+        """Return a job as its owner asked for it."""
+        return self._one(job_id, "/submission")
+
+    def pause(self, job_id: str) -> dict[str, Any]:
+        """Give a job nothing until it is resumed."""
+        return self._post(job_id, "pause")
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Let a paused job go on."""
+        return self._post(job_id, "resume")
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Ask for a job's end."""
+        return self._post(job_id, "cancel")
+
+    def end(self, job_id: str, *, state: JobState | str, reason: str = "") -> dict[str, Any]:
+        """Say that an external job has ended, and how."""
+        return self._post(job_id, "end", json={"state": str(state), "reason": reason})
+
+    def change(
+        self,
+        job_id: str,
+        *,
+        weight: float | None = None,
+        tags: Sequence[str] | None = None,
+        max_cores: float | None = None,
+    ) -> dict[str, Any]:
+        """Change a job; what is not given stays as it is."""
+        given = {"weight": weight, "tags": None if tags is None else list(tags), "max_cores": max_cores}
+        changed = {name: value for name, value in given.items() if value is not None}
+        found: dict[str, Any] = self._connection.json("PATCH", _job_path(job_id), json=changed)
+        return found
+
+    # The course of a job.
+
+    def observations(
+        self, job_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what a job reported after that iteration."""
+        left = limit
+        while left is None or left > 0:
+            many = PAGE if left is None else min(PAGE, left)
+            page = self._one(job_id, "/observations", after=after, limit=many)
+            yield from page["observations"]
+            if len(page["observations"]) < many:
+                return
+            after = page["next"]
+            left = None if left is None else left - many
+
+    def allocations(self, job_id: str, *, since: float = 0.0, limit: int = PAGE) -> list[dict[str, Any]]:
+        """Return what a job has held, each from its moment on."""
+        found: list[dict[str, Any]] = self._one(job_id, "/allocations", since=since, limit=limit)[
+            "allocations"
+        ]
+        return found
+
+    def forecast(self, job_id: str, horizons: int | Sequence[int]) -> dict[str, Any]:
+        """Predict a job's losses that many iterations ahead."""
+        wanted = [horizons] if isinstance(horizons, int) else list(horizons)
+        return self._one(job_id, "/forecast", horizon=wanted)
+
+    def why(self, job_id: str) -> dict[str, Any]:
+        """Return the last decision about a job, in numbers."""
+        return self._one(job_id, "/why")
+
+    def log(self, job_id: str, *, offset: int = 0, limit: int = LOG_PIECE) -> LogChunk:
+        """Return a piece of what a job printed; a negative offset counts from the end."""
+        query = {"offset": offset, "limit": limit}
+        response = self._connection.ask("GET", _job_path(job_id, "/log"), params=query)
+        return LogChunk(
+            offset=int(response.headers["X-Slaq-Offset"]),
+            data=response.content,
+            next_offset=int(response.headers["X-Slaq-Next-Offset"]),
+            ended=response.headers["X-Slaq-Ended"] == "true",
+        )
+
+    def read_log(self, job_id: str, *, offset: int = 0) -> Iterator[bytes]:
+        """Yield what a job has printed so far, in pieces."""
+        while (chunk := self.log(job_id, offset=offset)).data:
+            yield chunk.data
+            offset = chunk.next_offset
+
+    def report(self, job_id: str, lines: bytes, *, offset: int) -> int:
+        """Send reports of an external job; return how far they now reach. Sending again does no harm."""
+        found = self._connection.json(
+            "POST",
+            _job_path(job_id, "/reports"),
+            params={"offset": offset},
+            content=lines,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        return int(found["offset"])
+
+    # The cluster.
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the cluster at a glance."""
+        return self._get("/cluster")
+
+    def set_policy(self, policy: str) -> dict[str, Any]:
+        """Change the policy; for admins."""
+        found: dict[str, Any] = self._connection.json("PATCH", f"{PREFIX}/cluster", json={"policy": policy})
+        return found
+
+    def decisions(self, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
+        """Return decisions, the earliest first."""
+        found: list[dict[str, Any]] = self._get("/decisions", since=since, limit=limit)["decisions"]
+        return found
+
+    def decision(self, epoch: int | None = None) -> dict[str, Any]:
+        """Return the decision of an epoch, or the last one."""
+        return self._get(f"/decisions/{'last' if epoch is None else epoch}")
+
+    def whatif(
+        self,
+        *,
+        policy: str | None = None,
+        cores: int | None = None,
+        horizon: float = 3600.0,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        """Replay the present cluster forward under another policy or capacity."""
+        asked = {"policy": policy, "cores": cores, "horizon": horizon, "seed": seed}
+        found: dict[str, Any] = self._connection.json(
+            "POST", f"{PREFIX}/whatif", json=asked, timeout=LONG_SECONDS
+        )
+        return found
+
+    def users(self) -> list[dict[str, Any]]:
+        """Return the users that you may see."""
+        found: list[dict[str, Any]] = self._get("/users")["users"]
+        return found
+
+    def user(self, name: str) -> dict[str, Any]:
+        """Return one user."""
+        return self._get(f"/users/{quote(name, safe='')}")
+
+    def set_user(self, name: str, **changes: float | None) -> dict[str, Any]:
+        """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
+        path = f"{PREFIX}/users/{quote(name, safe='')}"
+        found: dict[str, Any] = self._connection.json("PATCH", path, json=changes)
+        return found
+
+    def prune(
+        self,
+        *,
+        before: float | None = None,
+        keep_jobs: int | None = None,
+        keep_decisions: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Remove ended jobs and old decisions; for admins."""
+        asked = {
+            "before": before,
+            "keep_jobs": keep_jobs,
+            "keep_decisions": keep_decisions,
+            "dry_run": dry_run,
+        }
+        found: dict[str, Any] = self._connection.json(
+            "POST", f"{PREFIX}/prune", json=asked, timeout=LONG_SECONDS
+        )
+        return found
+
+    def backup(self, path: str | os.PathLike[str]) -> Path:
+        """Write a consistent copy of the service's database to a file here, which must not exist; for admins."""
+        target = Path(path)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with (
+                open(descriptor, "wb") as file,
+                self._connection.stream("POST", f"{PREFIX}/backup", timeout=LONG_SECONDS) as response,
+            ):
+                for piece in response.iter_bytes():
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            target.unlink()
+            raise
+        return target
+
+    def health(self) -> dict[str, Any]:
+        """Return how the service is, in detail."""
+        return self._get("/health")
+
+    def metrics(self) -> str:
+        """Return the metrics as Prometheus reads them."""
+        return self._connection.ask("GET", "/metrics").text
+
+    def events(
+        self, *, after: int | None = None, kinds: Collection[str] = (), job_id: str | None = None
+    ) -> Iterator[Notice]:
+        """Yield what happens from now on, or after the notice of that number, across restarts of the service."""
+        return iter(Stream(self._connection, after=after, kinds=kinds, job_id=job_id))
+
+    def watch(self, job: Job, callback: Callable[[Job], object]) -> None:
+        """Call callback(job) once the job has ended, in a thread of its own."""
+        self._watch.add(job, callback)
+
+    def _get(self, path: str, **query: Any) -> dict[str, Any]:
+        given = {name: value for name, value in query.items() if value is not None}
+        found: dict[str, Any] = self._connection.json(
+            "GET", PREFIX + path, params=given, timeout=REPLY_SECONDS
+        )
+        return found
+
+    def _one(self, job_id: str, what: str = "", **query: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._connection.json("GET", _job_path(job_id, what), params=query)
+        return found
+
+    def _post(self, job_id: str, what: str, **request: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._connection.json("POST", _job_path(job_id, f"/{what}"), **request)
+        return found
+
+
+def _job_path(job_id: str, what: str = "") -> str:
+    return f"{PREFIX}/jobs/{quote(job_id, safe='')}{what}"

@@ -1,0 +1,155 @@
+"""Requests to the service: sent again across a restart where that does no harm, refusals raised as errors."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from slaq.client.place import Place
+from slaq.core import errors
+from slaq.core.errors import (
+    LostReplyError,
+    MissingExtraError,
+    RateError,
+    RequestError,
+    SlaqError,
+    UnreachableError,
+)
+
+try:
+    import httpx
+except ModuleNotFoundError:
+    raise MissingExtraError("httpx", "client") from None
+
+PREFIX = "/api/v1"
+TYPE_PREFIX = "urn:slaq:error:"
+#: Seconds for a connection and for a reply.
+CONNECT_SECONDS, REPLY_SECONDS = 5.0, 60.0
+#: Seconds between attempts: the first, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+
+class Connection:
+    """Speaks to one service; may be used by several threads at once.
+
+    Once it has reached the service it bridges a restart of up to `patience` seconds. A service that was never
+    there is told of at once.
+    """
+
+    def __init__(self, place: Place, patience: float) -> None:
+        self.place = place
+        self.patience = patience
+        self._met = False
+        self._closed = threading.Event()
+        self._http = _http(place)
+        # For what must not be done twice: a connection of its own, so that one which the service has closed
+        # in the meantime is never mistaken for a lost reply.
+        self._fresh = _http(place, httpx.Limits(max_keepalive_connections=0))
+
+    def close(self) -> None:
+        """Close every connection; requests under way fail."""
+        self._closed.set()
+        self._http.close()
+        self._fresh.close()
+
+    def json(self, method: str, path: str, **request: Any) -> Any:
+        """Return what the service replies, as JSON."""
+        return self.ask(method, path, **request).json()
+
+    def ask(self, method: str, path: str, *, once: bool = False, **request: Any) -> httpx.Response:
+        """Return the service's reply; raises the error that a refusal stands for.
+
+        With `once` the request is not sent again unless it surely did not arrive.
+        """
+        tries = _Tries(self.patience if self._met else 0.0, self._closed)
+        client = self._fresh if once else self._http
+        while True:
+            try:
+                response = client.request(method, path, **request)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                tries.next(UnreachableError(self.place.address, _reason(error)))
+            except httpx.TransportError as error:
+                if once:
+                    raise LostReplyError(self.place.address) from None
+                tries.next(UnreachableError(self.place.address, _reason(error)))
+            else:
+                self._met = True
+                if response.is_success:
+                    return response
+                refusal = error_of(response, self.place)
+                if isinstance(refusal, RateError):
+                    tries.grant(self.patience)
+                elif not (response.status_code == 503 and not once):
+                    raise refusal
+                tries.next(refusal)
+
+    @contextmanager
+    def stream(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
+        """Give the service's reply while it comes; raises as `ask` does, and sends nothing again."""
+        try:
+            with self._http.stream(method, path, **request) as response:
+                self._met = True
+                if not response.is_success:
+                    response.read()
+                    raise error_of(response, self.place)
+                yield response
+        except httpx.TransportError as error:
+            raise UnreachableError(self.place.address, _reason(error)) from None
+
+
+class _Tries:
+    """Spreads attempts over the seconds there are."""
+
+    def __init__(self, patience: float, closed: threading.Event) -> None:
+        self._began = time.monotonic()
+        self._patience = patience
+        self._pause = FIRST_PAUSE
+        self._closed = closed
+
+    def grant(self, patience: float) -> None:
+        """Allow so many seconds in all."""
+        self._patience = max(self._patience, patience)
+
+    def next(self, error: SlaqError) -> None:
+        """Wait for the next attempt; raises the error where none is left."""
+        pause = max(self._pause, error.seconds) if isinstance(error, RateError) else self._pause
+        if time.monotonic() - self._began + pause > self._patience or self._closed.wait(pause):
+            raise error
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+
+def error_of(response: httpx.Response, place: Place) -> SlaqError:
+    """Return the error that a refusal stands for, with its data, as the service raised it."""
+    try:
+        problem = response.json()
+        name, text, carried = str(problem["type"]), str(problem["detail"]), dict(problem["data"])
+    except (ValueError, KeyError, TypeError):
+        return RequestError(f"{place.address} answered with status {response.status_code} and no explanation")
+    kind = getattr(errors, name.removeprefix(TYPE_PREFIX), None)
+    if not (isinstance(kind, type) and issubclass(kind, SlaqError)):
+        return RequestError(text)
+    return errors.as_it_was(kind, (text,), carried)
+
+
+def _http(place: Place, limits: httpx.Limits | None = None) -> httpx.Client:
+    headers: Mapping[str, str] = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+    limits = limits or httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+    transport = None
+    if place.socket is not None:
+        transport = httpx.HTTPTransport(uds=str(place.socket), limits=limits)
+    return httpx.Client(
+        base_url=place.base_url,
+        headers=headers,
+        transport=transport,
+        limits=limits,
+        timeout=httpx.Timeout(REPLY_SECONDS, connect=CONNECT_SECONDS),
+        # Of the environment: certificates and proxies, which concern other machines only.
+        trust_env=place.base_url.startswith("https://"),
+    )
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    _, _, told = text.rpartition("] ")
+    return (told or text or type(error).__name__).strip().lower()

@@ -1,0 +1,37 @@
+"""From the API's JSON to the records it was made from; what a newer service adds is left out."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from slaq.core.job import JobState, Observation
+from slaq.service.records import JobView, Notice, Prospect
+
+T = TypeVar("T")
+
+
+def record(kind: type[T], found: Mapping[str, Any]) -> T:
+    """Return a record of that kind."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in found.items() if name in known})
+
+
+def job_view(found: Mapping[str, Any]) -> JobView:
+    """Return a job as the service shows it."""
+    told = {
+        "state": JobState(found["state"]),
+        "tags": tuple(found["tags"]),
+        "prospect": record(Prospect, found["prospect"]),
+    }
+    return record(JobView, {**found, **told})
+
+
+def observation(found: Mapping[str, Any]) -> Observation:
+    """Return an observation; JSON has no word for a loss that is not finite."""
+    return record(Observation, {**found, "loss": math.nan if found["loss"] is None else found["loss"]})
+
+
+def notice(found: Mapping[str, Any]) -> Notice:
+    """Return a notice of the event stream."""
+    return record(Notice, found)

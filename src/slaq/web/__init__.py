@@ -1,0 +1,1 @@
+"""The HTTP API and event stream of the service; needs the extra `service`."""

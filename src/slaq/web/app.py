@@ -1,0 +1,117 @@
+"""The application: every route under /api/v1, the probes, and an OpenAPI document that is true."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+
+from slaq import __version__
+from slaq.config.service import ServiceSettings
+from slaq.core.errors import SlaqError
+from slaq.service.service import Service
+from slaq.web import clusterwide, courses, events, jobs, problems, replies
+from slaq.web.asking import Serving, Who
+from slaq.web.counts import Counts
+from slaq.web.gate import Gate
+from slaq.web.replies import refusals, reply
+
+PREFIX = "/api/v1"
+DOCUMENT = f"{PREFIX}/openapi.json"
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Metrics as Prometheus reads them.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+
+
+def make_app(service: Service, settings: ServiceSettings) -> Gate:
+    """Return the whole application, with the gate that every request passes first."""
+    counts = Counts()
+    app = FastAPI(
+        title="slaq",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.service = service
+    app.state.home = settings.home
+    app.state.counts = counts
+    app.state.closing = asyncio.Event()
+    app.state.replays = anyio.CapacityLimiter(clusterwide.REPLAYS)
+    app.add_exception_handler(SlaqError, problems.on_slaq_error)
+    app.add_exception_handler(HTTPException, problems.on_http_error)
+    app.add_exception_handler(RequestValidationError, problems.on_validation_error)
+    for router in (jobs.router, courses.router, clusterwide.router, events.router):
+        app.include_router(router, prefix=PREFIX)
+    _add_probes(app)
+    return Gate(app, settings, counts)
+
+
+def _add_probes(app: FastAPI) -> None:
+    @app.get("/healthz", include_in_schema=False)
+    async def health(service: Serving) -> Response:
+        """Tell that the service is alive, in one word: nobody needs to be known for this."""
+        return reply(replies.ANYTHING, {"status": (await run_in_threadpool(service.health))["status"]})
+
+    @app.get("/readyz", include_in_schema=False)
+    async def readiness(service: Serving) -> Response:
+        """Tell whether the service takes jobs now."""
+        ready, _ = await run_in_threadpool(service.ready)
+        return reply(replies.ANYTHING, {"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses={**_METRICS, **refusals()},
+        tags=["service"],
+    )
+    def show_metrics(request: Request, service: Serving, who: Who) -> Response:
+        """Show the metrics of the scheduler, the store and the API."""
+        text = service.metrics() + request.app.state.counts.text()
+        return Response(text, media_type=_METRICS_TYPE)
+
+    @app.get(f"{PREFIX}/health", response_model=dict, responses=refusals(), tags=["service"])
+    def show_health(service: Serving, who: Who) -> Response:
+        """Show how the service is, in detail."""
+        ready, reason = service.ready()
+        return reply(replies.ANYTHING, {**service.health(), "ready": ready, "reason": reason})
+
+    @app.get(DOCUMENT, response_model=dict, responses=refusals(), tags=["service"])
+    async def show_openapi(request: Request, who: Who) -> Response:
+        """Show this document."""
+        return reply(replies.ANYTHING, openapi_of(request.app))
+
+
+def openapi_of(app: FastAPI) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the application."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title="slaq",
+            version=__version__,
+            summary="A service that gives capacity to the training jobs whose loss will fall the most.",
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        components = document.setdefault("components", {})
+        components["securitySchemes"] = {
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A token over TCP. On the Unix socket the kernel tells who asks.",
+            }
+        }
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,117 @@
+"""The routes about the cluster as a whole: its standing, decisions and users, and what admins do."""
+
+import tempfile
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Path, Query, Request
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from slaq.service.records import ClusterView, UserView
+from slaq.web import replies
+from slaq.web.asking import Serving, Who
+from slaq.web.models import ClusterChange, PruneBody, UserChange, WhatIfBody
+from slaq.web.replies import refusals, reply
+
+router = APIRouter()
+
+#: Replays of the cluster at a time; they take a core each, and the jobs need the cores.
+REPLAYS = 1
+SQLITE = "application/vnd.sqlite3"
+_BACKUP: dict[int | str, Any] = {
+    200: {"description": "The database.", "content": {SQLITE: {"schema": {"type": "string"}}}}
+}
+UserName = Annotated[str, Path(min_length=1, max_length=64, description="The user's name.")]
+
+
+@router.get("/cluster", response_model=ClusterView, responses=refusals(), tags=["cluster"])
+def show_cluster(service: Serving, who: Who) -> Response:
+    """Show the cluster at a glance."""
+    return reply(replies.CLUSTER, service.cluster(who))
+
+
+@router.patch("/cluster", response_model=ClusterView, responses=refusals(507), tags=["cluster"])
+def change_cluster(body: ClusterChange, service: Serving, who: Who) -> Response:
+    """Change the policy; for admins."""
+    service.set_policy(who, body.policy)
+    return reply(replies.CLUSTER, service.cluster(who))
+
+
+@router.get("/decisions", response_model=replies.DecisionList, responses=refusals(), tags=["cluster"])
+def list_decisions(
+    service: Serving,
+    who: Who,
+    since: Annotated[int, Query(ge=-1, lt=2**53, description="After this epoch.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=100, description="So many at most.")] = 10,
+) -> Response:
+    """List decisions, the earliest first, with the numbers of those jobs that you may see."""
+    return reply(replies.DECISIONS, {"decisions": service.decisions(who, since=since, limit=limit)})
+
+
+@router.get("/decisions/last", response_model=dict, responses=refusals(404), tags=["cluster"])
+def show_last_decision(service: Serving, who: Who) -> Response:
+    """Show the last decision."""
+    return reply(replies.ANYTHING, service.decision(who, None))
+
+
+@router.get("/decisions/{epoch}", response_model=dict, responses=refusals(404), tags=["cluster"])
+def show_decision(epoch: Annotated[int, Path(ge=0, lt=2**53)], service: Serving, who: Who) -> Response:
+    """Show the decision of one epoch."""
+    return reply(replies.ANYTHING, service.decision(who, epoch))
+
+
+@router.post("/whatif", response_model=dict, responses=refusals(409), tags=["cluster"])
+async def ask_whatif(request: Request, body: WhatIfBody, service: Serving, who: Who) -> Response:
+    """Replay the present cluster forward under another policy or capacity, with the simulator."""
+    asked = partial(service.whatif, who, **body.model_dump())
+    found = await anyio.to_thread.run_sync(asked, limiter=request.app.state.replays)
+    return reply(replies.ANYTHING, found)
+
+
+@router.get("/users", response_model=replies.UserList, responses=refusals(), tags=["users"])
+def list_users(service: Serving, who: Who) -> Response:
+    """List users and what they hold: everyone for admins, else yourself."""
+    return reply(replies.USERS, {"users": service.users(who)})
+
+
+@router.get("/users/{name}", response_model=UserView, responses=refusals(404), tags=["users"])
+def show_user(name: UserName, service: Serving, who: Who) -> Response:
+    """Show one user."""
+    return reply(replies.USER, service.user(who, name))
+
+
+@router.patch("/users/{name}", response_model=UserView, responses=refusals(404, 507), tags=["users"])
+def change_user(name: UserName, body: UserChange, service: Serving, who: Who) -> Response:
+    """Change a user's weight and limits; for admins."""
+    return reply(replies.USER, service.set_user(who, name, **body.model_dump(exclude_unset=True)))
+
+
+@router.post("/prune", response_model=dict, responses=refusals(507), tags=["admin"])
+def prune(body: PruneBody, service: Serving, who: Who) -> Response:
+    """Remove ended jobs and old decisions; for admins."""
+    return reply(replies.ANYTHING, service.prune(who, **body.model_dump()))
+
+
+@router.post("/backup", response_class=Response, responses={**_BACKUP, **refusals(507)}, tags=["admin"])
+def back_up(request: Request, service: Serving, who: Who) -> Response:
+    """Send a consistent copy of the database, made while the service runs; for admins.
+
+    It is sent rather than written where the service runs: nobody can make the service write a file of their
+    choice.
+    """
+    folder = FilePath(tempfile.mkdtemp(prefix="backup-", dir=request.app.state.home))
+    copy = folder / "slaq.db"
+
+    def remove() -> None:
+        copy.unlink(missing_ok=True)
+        folder.rmdir()
+
+    try:
+        service.backup(who, copy)
+    except BaseException:
+        remove()
+        raise
+    return FileResponse(copy, media_type=SQLITE, filename="slaq.db", background=BackgroundTask(remove))

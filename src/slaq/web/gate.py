@@ -1,0 +1,219 @@
+"""What every request passes first: who asks, how often, how much is sent, and to which host."""
+
+import asyncio
+import ipaddress
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from slaq.config.service import ServiceSettings
+from slaq.core.errors import IdentityError, RateError, RequestError, ServiceFaultError, SlaqError
+from slaq.service.records import Identity
+from slaq.web.counts import Counts
+from slaq.web.identity import Identities
+from slaq.web.problems import problem_response
+from slaq.web.rates import Rates
+
+_log = logging.getLogger(__name__)
+#: Open to anyone who can connect, because they tell nothing but that the service is there.
+PROBES = frozenset({"/healthz", "/readyz"})
+#: Seconds in which the body of a request must have come.
+BODY_SECONDS = 60.0
+#: Wrong or missing tokens taken from one address: a second, and at once.
+FAILURES_PER_SECOND, FAILURES_AT_ONCE = 2.0, 20.0
+#: Of the requests a second that a user may make, how many may come at once.
+BURST_SECONDS = 2.0
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Gate:
+    """Lets a request on to the application once it is known who asks, with its body whole.
+
+    The identity is decided here, before any route is looked for, so that no route can forget it.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, counts: Counts) -> None:
+        self.app = app
+        self.counts = counts
+        self.settings = settings
+        self.identities = Identities(settings.tokens, settings.admins)
+        self._rates = _rates_of(settings)
+        self._failures = Rates(FAILURES_PER_SECOND, FAILURES_AT_ONCE)
+
+    def reset(self, settings: ServiceSettings) -> None:
+        """Take up other settings."""
+        self.settings = settings
+        self.identities.admins = frozenset(settings.admins)
+        self._rates = _rates_of(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # websockets and lifespan are not spoken here
+        reply = _Reply(send)
+        began = time.monotonic()
+        try:
+            await self._pass(scope, receive, reply)
+        except SlaqError as error:
+            await _refuse(error, scope, receive, reply)
+        except _RefusalError as refusal:
+            await refusal.respond(scope, receive, reply)
+        except Exception:
+            reference = uuid.uuid4().hex[:12]
+            _log.exception("request failed", extra={"path": scope["path"], "reference": reference})
+            if reply.status is None:
+                await _refuse(ServiceFaultError(reference), scope, receive, reply)
+        finally:
+            self._note(scope, reply.status, time.monotonic() - began)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        state: MutableMapping[str, Any] = scope.setdefault("state", {})
+        if state.get("peer") is None:
+            self._check_host(scope, headers)
+        if scope["path"] not in PROBES:
+            state["who"] = self._identify(scope, headers)
+            seconds = self._rates.wait(state["who"].user)
+            if seconds:
+                raise RateError(seconds)
+        body = await self._body(headers, receive)
+        await self.app(scope, _replayed(body, receive), send)
+
+    def _identify(self, scope: Scope, headers: Headers) -> Identity:
+        peer = scope["state"].get("peer")
+        if peer is not None:
+            return self.identities.of_peer(peer)
+        host = scope["client"][0] if scope.get("client") else ""
+        seconds = self._failures.spent(host)
+        if seconds:
+            raise RateError(seconds)
+        try:
+            return self.identities.of_header(headers.get("authorization"))
+        except IdentityError:
+            self._failures.wait(host)
+            raise
+
+    def _check_host(self, scope: Scope, headers: Headers) -> None:
+        """Refuse, on loopback, names that are not this machine's: a web page may have rebound its own to it."""
+        server = scope.get("server")
+        if server is None or not _is_loopback(server[0]):
+            return
+        name = _host_name(headers.get("host", ""))
+        allowed = {"localhost", *([self.settings.tcp.host] if self.settings.tcp else [])}
+        if name not in allowed and not _is_loopback(name):
+            raise _RefusalError(RequestError(f"there is no host {name!r} here; ask localhost"), 421)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the whole body, refusing one that is too large before it is read, however it is sent."""
+        length, most = headers.get("content-length"), self.settings.max_request_bytes
+        if length is None and "transfer-encoding" not in headers:
+            return b""
+        if length is not None and (not length.isdecimal() or len(length) > 18 or int(length) > most):
+            raise _too_large(most)
+        parts = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise _RefusalError(RequestError("the request was cut short"), 400)
+                    parts += message.get("body", b"")
+                    if len(parts) > most:
+                        raise _too_large(most)
+                    if not message.get("more_body", False):
+                        return bytes(parts)
+        except TimeoutError:
+            error = RequestError(f"the request was not sent within {BODY_SECONDS:.0f} seconds")
+            raise _RefusalError(error, 408) from None
+
+    def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self.counts.note(scope["method"], route, status or 499, seconds)
+        # Who changed what is worth a line; reports come by the second.
+        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and not route.endswith("/reports")
+        who = scope["state"].get("who")
+        told = {
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "user": None if who is None else who.user,
+            "seconds": round(seconds, 6),
+        }
+        _log.log(logging.INFO if changes else logging.DEBUG, "request", extra=told)
+
+
+class _RefusalError(Exception):
+    """A refusal with a status of HTTP's own."""
+
+    def __init__(self, error: SlaqError, status: int) -> None:
+        super().__init__(str(error))
+        self._response = problem_response(error, status, {"Connection": "close"})
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._response(scope, receive, send)
+
+
+class _Reply:
+    """Adds the security headers to a response, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+async def _refuse(error: SlaqError, scope: Scope, receive: Receive, send: Send) -> None:
+    await problem_response(error)(scope, receive, send)
+
+
+def _replayed(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+    """Return a `receive` that gives the body once, and then what the connection has to say."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _rates_of(settings: ServiceSettings) -> Rates:
+    rate = settings.requests_per_second
+    return Rates(rate, max(BURST_SECONDS * rate, 1.0))
+
+
+def _too_large(most: int) -> _RefusalError:
+    return _RefusalError(RequestError(f"the request is larger than {most} bytes; send less at a time"), 413)
+
+
+def _host_name(host: str) -> str:
+    """Return a Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,75 @@
+"""Who asks: the Unix user at the other end of a socket, or the user that a token stands for."""
+
+import contextlib
+import logging
+import os
+import pwd
+import time
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+
+from slaq.config.tokens import Token, find, read_tokens
+from slaq.core.errors import IdentityError, SettingsError
+from slaq.service.accounts import name_of
+from slaq.service.records import Identity
+
+_log = logging.getLogger(__name__)
+#: Seconds for which a Unix user's name is taken as known: asking a directory server may take long.
+NAMES_LAST = 60.0
+
+
+class Identities:
+    """Tells users by their credentials; takes up changes of the file of tokens by itself."""
+
+    def __init__(self, tokens: Path, admins: Collection[str]) -> None:
+        self._path = tokens
+        #: Users who are admins on the Unix socket, beside root and the service's own user.
+        self.admins = frozenset(admins)
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: list[Token] = []
+
+    def of_peer(self, uid: int) -> Identity:
+        """Return who a Unix user is."""
+        user = _user_name(uid, int(time.monotonic() / NAMES_LAST))
+        return Identity(user=user, uid=uid, admin=uid in (0, os.geteuid()) or user in self.admins)
+
+    def of_header(self, authorization: str | None) -> Identity:
+        """Return whom a token stands for; it is an admin's only if it was made as one."""
+        scheme, _, secret = (authorization or "").strip().partition(" ")
+        if not authorization:
+            raise IdentityError("there is no token in this request")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise IdentityError("there is no bearer token in this request")
+        self._refresh()
+        token = find(self._tokens, secret.strip(), time.time())
+        if token is None:
+            raise IdentityError("that token is not known, or has expired")
+        return Identity(user=token.user, uid=_user_id(token.user), admin=token.admin)
+
+    def _refresh(self) -> None:
+        stamp = None
+        with contextlib.suppress(OSError):
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if stamp == self._stamp:
+            return
+        try:
+            self._tokens = read_tokens(self._path)
+        except (SettingsError, OSError) as error:
+            # Nobody is let in by a file that cannot be understood: it may be meant to shut someone out.
+            self._tokens = []
+            _log.error("file of tokens refused", extra={"reason": str(error)})
+        self._stamp = stamp
+
+
+@lru_cache(maxsize=1024)
+def _user_name(uid: int, period: int) -> str:
+    return name_of(uid)
+
+
+def _user_id(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None

@@ -1,0 +1,39 @@
+"""How often each asker may ask: one token bucket for each, forgotten once it is full again."""
+
+import time
+from collections.abc import Callable
+
+
+class Rates:
+    """Lets each key through `rate` times a second in the long run, and `burst` times at once."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._clock = clock
+        #: When the bucket of a key will be full again.
+        self._full_at: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def wait(self, key: str) -> float:
+        """Take one request of that key; return 0, or the seconds to wait where there is none left."""
+        late = self._lack(key) + 1.0 / self.rate - self.burst / self.rate
+        # What a long wait adds up to in floating point must not refuse the last request of a burst.
+        if late > 1e-9:
+            return late
+        now = self._clock()
+        self._full_at[key] = max(self._full_at.get(key, now), now) + 1.0 / self.rate
+        if len(self._full_at) > 10_000:
+            self._full_at = {other: full for other, full in self._full_at.items() if full > now}
+        return 0.0
+
+    def spent(self, key: str) -> float:
+        """Return the seconds to wait, taking nothing: 0 while there is any request left."""
+        return max(self._lack(key) + 1.0 / self.rate - self.burst / self.rate, 0.0)
+
+    def _lack(self, key: str) -> float:
+        """Return the seconds until the bucket of a key is full."""
+        now = self._clock()
+        return max(self._full_at.get(key, now) - now, 0.0)
