@@ -16,10 +16,11 @@ from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal, Listener
 from slaq.engines.local.commands import CommandRunner
 from slaq.engines.local.engine import LocalEngine
+from slaq.engines.local.external import ExternalRunner
 from slaq.engines.local.programs import Programs, Site
 from slaq.engines.processes.sources import checked_pattern
 from slaq.engines.units import FractionalRoster
-from slaq.ports import History
+from slaq.ports import Clock, History
 from slaq.scheduler import Scheduler
 from slaq.simulation.clairvoyant import ClairvoyantAppraiser
 from slaq.simulation.clock import VirtualClock
@@ -52,6 +53,13 @@ def make_policy(name: str) -> Policy:
     if name not in POLICIES:
         raise UnknownNameError("policy", name, POLICIES)
     return TotalQuality(floor=0.0) if name == CLAIRVOYANT else _POLICIES[name]()
+
+
+def make_live_policy(name: str) -> Policy:
+    """Return the policy of that name; one that knows the future is refused."""
+    if name not in LIVE_POLICIES:
+        raise UnknownNameError("policy for a live cluster", name, LIVE_POLICIES)
+    return make_policy(name)
 
 
 def make_forecaster(name: str) -> Forecaster:
@@ -128,11 +136,29 @@ class Live:
     clock: WallClock
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """What a service runs jobs with: commands in process trees, and jobs that run elsewhere."""
+
+    engine: LocalEngine
+    commands: CommandRunner
+    external: ExternalRunner
+
+
+def make_station(
+    clock: Clock, listener: Listener, *, cores: int, units_per_core: int, throttle: str | None, token: str
+) -> Station:
+    """Return the engine of a service; `token` marks its processes."""
+    journal = Journal(clock, listener)
+    commands = CommandRunner(journal, units_per_core, throttle, token)
+    external = ExternalRunner(journal)
+    engine = LocalEngine(journal, [commands, external], cores * units_per_core)
+    return Station(engine=engine, commands=commands, external=external)
+
+
 def go_live(policy: str, site: Site, listener: Listener, throttle: str | None = None) -> Live:
     """Start the engine of this machine under a policy; the caller runs the epochs and closes the engine."""
-    if policy == CLAIRVOYANT:
-        raise UnknownNameError("policy for a live cluster", policy, _POLICIES)
-    chosen = make_policy(policy)
+    chosen = make_live_policy(policy)
     clock = WallClock()
     store = MemoryStore()
     journal = Journal(clock, listener)

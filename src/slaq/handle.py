@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from typing_extensions import override
 
+from slaq.core.enough import Enough
 from slaq.core.errors import JobFailedError
 from slaq.core.forecast import Forecast, forecast
 from slaq.core.gain import HORIZONS
@@ -20,9 +21,6 @@ from slaq.engines.journal import Ending
 from slaq.engines.local.programs import LOG
 from slaq.engines.local.tracebacks import unpack_error
 from slaq.engines.local.wire import unpack
-
-#: Losses that must be known before a job is ended for having come near its forecast asymptote.
-SETTLED = 10
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +47,6 @@ class Job:
         #: What the cluster knows it by.
         self.id = job_id
         self._cluster = cluster
-        self._stop_at = stop_at
         self._target = target
         self._changed = threading.Condition()
         self._state = JobState.QUEUED
@@ -60,8 +57,8 @@ class Job:
         self._announced: list[int] = []
         self._units = 0
         self._reduction = 0.0
-        #: Decisions in a row that found it good enough.
-        self._enough = 0
+        # With a target it is the engine that knows when that is reached.
+        self._enough = Enough(stop_at) if stop_at is not None and target is None else None
         self._cancelling = False
         self._callbacks: list[Callable[[Job], object]] = []
         self._final: float | None = None
@@ -242,11 +239,9 @@ class Job:
         with self._changed:
             self._units, self._reduction = units, reduction
             self._changed.notify_all()
-        if self._stop_at is None or self._target is not None:
+        if self._enough is None:
             return False
-        settled = len(self._observations) >= SETTLED
-        self._enough = self._enough + 1 if settled and reduction >= self._stop_at else 0
-        return self._enough >= 2
+        return self._enough.found(len(self._observations), reduction)
 
     def _end(self, ending: Ending) -> None:
         with self._changed:

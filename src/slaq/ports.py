@@ -64,8 +64,8 @@ class Store(Protocol):
         """Keep the events, all or none."""
         ...
 
-    def record(self, decision: Decision) -> None:
-        """Keep the decision."""
+    def record(self, decision: Decision, allocation: Allocation) -> None:
+        """Keep the decision, and the allocation that came of it."""
         ...
 
     def checkpoint(self, job_id: str) -> bytes | None:

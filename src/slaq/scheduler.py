@@ -59,7 +59,7 @@ class Scheduler:
         self.roster.hold(appraisal.rows, allocation, now)
         spent = time.process_time() - began
         decision = explain(appraisal, allocation, self.epoch, now, spent)
-        self.store.record(decision)
+        self.store.record(decision, allocation)
         return decision
 
     def wait(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slaq.core.allocation import Allocation
 from slaq.core.decision import Decision
 from slaq.core.errors import DuplicateJobError, SlaqError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
@@ -41,6 +42,11 @@ def decision(epoch: int) -> Decision:
         diverged=np.zeros(1, dtype=bool),
         seconds=0.001,
     )
+
+
+def allocation() -> Allocation:
+    """Return the allocation of that decision."""
+    return Allocation(ids=("a",), units=np.array([4], dtype=np.int64), credit=np.zeros(1))
 
 
 def observed(job_id: str, iteration: int) -> LossObserved:
@@ -129,7 +135,7 @@ class StoreContract:
         """Every decision is read back with its numbers."""
         store = self.open_store([JobSpec(id="a")])
         for epoch in range(3):
-            store.record(decision(epoch))
+            store.record(decision(epoch), allocation())
         read = store.decisions()
         assert [(one.epoch, one.time, one.ids) for one in read] == [(e, 3.0 * e, ("a",)) for e in range(3)]
         assert all(one.units.tolist() == [4] for one in read)

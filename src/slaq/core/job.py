@@ -19,6 +19,8 @@ class JobState(StrEnum):
     #: Known to the store, not yet started.
     QUEUED = "queued"
     RUNNING = "running"
+    #: Under way, and held without units until its owner resumes it.
+    PAUSED = "paused"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -26,7 +28,7 @@ class JobState(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether the job will never run again."""
-        return self not in (JobState.QUEUED, JobState.RUNNING)
+        return self not in (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

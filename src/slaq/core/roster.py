@@ -162,6 +162,12 @@ class Roster(Rows):
         """Let a paused job compete again, with the curve and the credit it had."""
         self.paused[self._row(job_id)] = False
 
+    def stand_still(self, now: float) -> None:
+        """Take note that nothing has run until now, nor holds anything: after the engine was lost."""
+        rows = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
+        self.units[rows] = 0
+        self.since[rows] = now
+
     def reweigh(self, job_id: str, weight: float) -> None:
         """Change a job's weight from the next decision on."""
         if not 0.0 < weight < np.inf:

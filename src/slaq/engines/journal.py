@@ -91,11 +91,21 @@ class Journal:
             events, self._events = self._events, []
         return events
 
-    def observed(self, job_id: str, observation: Observation, metrics: Mapping[str, float]) -> None:
+    def observed(
+        self,
+        job_id: str,
+        observation: Observation,
+        metrics: Mapping[str, float],
+        reach: int | None = None,
+    ) -> None:
         """Note a loss."""
         with self._lock:
             event = LossObserved(
-                job_id=job_id, at=self._clock.now(), observation=observation, metrics=metrics
+                job_id=job_id,
+                at=self._clock.now(),
+                observation=observation,
+                metrics=metrics,
+                reach=reach,
             )
             self._events.append(event)
         if self._listener is not None:

@@ -33,13 +33,16 @@ class Identity:
 class Submission:
     """One job as its owner asks for it. Exactly one of `command`, `program` and `external` is given."""
 
+    #: Whose job it is, where that is not who submits it; for admins.
+    user: str | None = None
     #: What to call it; the service adds a number where a job of that name is there already.
     name: str | None = None
     #: The program and its arguments, as they are: no shell reads them.
     command: tuple[str, ...] | None = None
     #: A [[job]] table of a jobs file with `algorithm` or `program`: run by slaq in a process of its own.
     program: Mapping[str, Any] | None = None
-    #: Runs elsewhere: the service starts nothing, takes its reports, and says what it may use.
+    #: Runs elsewhere: the service starts nothing and takes its reports. With `max_cores` it competes for cores of
+    #: this machine, and the service says how many it may use; without, it is only watched.
     external: bool = False
     #: The interpreter for a `program`; None for the service's own.
     python: str | None = None

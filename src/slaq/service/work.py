@@ -129,11 +129,14 @@ def spec_of(
 ) -> JobSpec:
     """Return what the scheduler is told of the job."""
     s = submission
+    # What runs elsewhere uses nothing of this machine unless its owner says how much it may.
+    watched = s.external and s.max_cores is None
     most = capacity if s.max_cores is None else max(1, min(round(s.max_cores * units_per_core), capacity))
     return JobSpec(
         id=job_id,
         arrival=now,
-        kind=Kind.ML if s.trains else Kind.OTHER,
+        kind=Kind.ML if s.trains and not watched else Kind.OTHER,
+        reserved_units=0 if watched else None,
         weight=s.weight,
         min_units=min(math.ceil(s.min_cores * units_per_core), most),
         max_units=most,

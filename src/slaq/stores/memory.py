@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
 
+from slaq.core.allocation import Allocation
 from slaq.core.decision import Decision
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.events import CapacityChanged, Event, JobEnded
@@ -60,7 +61,7 @@ class MemoryStore(Store, History):
                 self.ended += isinstance(event, JobEnded)
 
     @override
-    def record(self, decision: Decision) -> None:
+    def record(self, decision: Decision, allocation: Allocation) -> None:
         self._decisions.append(decision)
 
     @override

@@ -83,6 +83,11 @@ class CommandRunner(Runner[CommandJob]):
         # Checks the name of the throttle; nothing runs before the first command.
         self._commands = Commands(throttle=self.throttle, token=self.token)
 
+    @property
+    def way(self) -> str | None:
+        """How CPU shares are enforced; None before the first command."""
+        return self._commands.throttle
+
     @override
     def prepare(self, job_id: str, job: CommandJob) -> None:
         checked(job.command)

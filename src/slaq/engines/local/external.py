@@ -108,7 +108,7 @@ class ExternalRunner(Runner[ExternalJob]):
         if run.first_loss is None:
             run.first_loss = seen.loss
         observation = Observation(iteration=run.iteration, loss=seen.loss, cpu_seconds=cpu, wall_seconds=wall)
-        self._journal.observed(job_id, observation, seen.metrics)
+        self._journal.observed(job_id, observation, seen.metrics, seen.reach)
         return run.job.goal.reached(run.iteration, seen.loss, run.first_loss)
 
     def _conclude(self, job_id: str, ending: Ending) -> None:

@@ -41,6 +41,8 @@ class Reading:
     at: float | None = None
     #: CPU seconds of the process that reported it, where the source says so.
     cpu: float | None = None
+    #: Where in its source, in bytes, it ends, where that is known.
+    reach: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

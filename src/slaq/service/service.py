@@ -1,0 +1,617 @@
+"""The service: what users may ask of it, and who may ask what."""
+
+import importlib.metadata
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from slaq.bootstrap import make_live_policy
+from slaq.config.service import ServiceSettings, UserLimits
+from slaq.core.errors import (
+    ClosingError,
+    ConflictError,
+    DuplicateJobError,
+    ForbiddenError,
+    JobOptionError,
+    LimitError,
+    RequestError,
+    UnknownJobError,
+)
+from slaq.core.events import JobEnded
+from slaq.core.forecast import forecast
+from slaq.core.job import JobState
+from slaq.jobs.options import check_options
+from slaq.service import views
+from slaq.service.accounts import account_of
+from slaq.service.files import JobFiles, LogChunk
+from slaq.service.launching import readings
+from slaq.service.records import ClusterView, Identity, JobView, Notice, Submission, UserView
+from slaq.service.scheduling import Scheduling
+from slaq.service.standing import Standing
+from slaq.service.work import MOST_TAGS, TAG, check, name_for, spec_of
+from slaq.stores.sqlite import SqliteStore
+from slaq.stores.sqlite_records import JobRow
+
+#: Bytes of a log that are handed out at a time.
+MOST_LOG = 1 << 20
+#: Epochs without a decision after which the service counts as stuck.
+STUCK_EPOCHS = 30
+#: The names under which the store keeps what admins changed while the service ran.
+_POLICY, _USERS = "policy", "users"
+UNFINISHED = (JobState.QUEUED, JobState.RUNNING)
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Jobs of many users on one machine; every method may be called from any thread.
+
+    A user sees and touches their own jobs; admins, all of them. What a method acknowledges is on disk.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o711)
+        settings.jobs.mkdir(exist_ok=True, mode=0o711)
+        self.store = SqliteStore(settings.database)
+        self.started_at = time.time()
+        self._closing = False
+        self._next_number: dict[str, int] = {}
+        try:
+            self._at_work = Scheduling(settings, self.store, self.started_at)
+            self._policy = self._kept_policy()
+            self._limits = self._kept_limits()
+            self._at_work.set_policy(self._policy, self._limits, settings.defaults)
+            self._at_work.start()
+        except BaseException:
+            self.store.close()
+            raise
+
+    # Jobs
+
+    def submit(self, who: Identity, submission: Submission) -> JobView:
+        """Take a job; it is kept, whatever happens to the service, once this returns."""
+        self._open()
+        owner = self._owner(who, submission)
+        check(submission)
+        if not submission.external:
+            account_of(owner)
+        work = self._at_work
+        # Held throughout, so that the job is on the board before the scheduler can start it.
+        with work.lock:
+            self._check_limits(owner)
+            job = work.board.replace_row(self._keep(submission, owner))
+            work.publish("job.submitted", job)
+            view = self._view(job)
+        _log.info("job submitted", extra={"job": view.id, "owner": owner})
+        work.wake()
+        return view
+
+    def _keep(self, submission: Submission, owner: str) -> JobRow:
+        """Store a job under an id that no other has."""
+        work = self._at_work
+        now = work.clock.now()
+        asked = asdict(replace(submission, user=None))
+        for job_id in self._ids(name_for(submission)):
+            spec = spec_of(
+                submission, job_id, owner, now=now, capacity=work.capacity, units_per_core=work.units_per_core
+            )
+            with suppress(DuplicateJobError):
+                return self.store.submit_job(spec, owner=owner, submission=asked, at=now)
+        raise AssertionError("numbers never end")
+
+    def jobs(
+        self,
+        who: Identity,
+        *,
+        states: Collection[JobState] | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[JobView]:
+        """Return jobs in the order of submission, those after the named one."""
+        if not self._sees_all(who):
+            if owner not in (None, who.user):
+                return []
+            owner = who.user
+        number = None if after is None else self._find(who, after).row.number
+        live = self._at_work.board.jobs
+        if states is not None and not any(state.ended for state in states):
+            found = [job for job in list(live.values()) if number is None or job.row.number > number]
+            chosen = [job for job in sorted(found, key=lambda job: job.row.number) if job.state in states]
+            if owner is not None:
+                chosen = [job for job in chosen if job.row.owner == owner]
+            if tag is not None:
+                chosen = [job for job in chosen if tag in job.row.tags]
+            return [self._seen(who, job) for job in chosen[:limit]]
+        kept = (
+            None
+            if states is None
+            else {JobState.RUNNING if state is JobState.PAUSED else state for state in states}
+        )
+        if kept is not None and JobState.PAUSED in (states or ()):
+            kept.add(JobState.QUEUED)
+        rows = self.store.rows(kept, owner=owner, tag=tag, after_number=number, limit=limit)
+        jobs = [live.get(row.id) or Standing.of(row) for row in rows]
+        return [self._seen(who, job) for job in jobs if states is None or job.state in states]
+
+    def job(self, who: Identity, job_id: str) -> JobView:
+        """Return one job."""
+        return self._seen(who, self._find(who, job_id))
+
+    def submission(self, who: Identity, job_id: str) -> Submission:
+        """Return what the job's owner asked for."""
+        return self._own(who, job_id).submission
+
+    def observations(
+        self, who: Identity, job_id: str, *, after: int = -1, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return what the job reported after an iteration."""
+        job = self._find(who, job_id)
+        return views.observations(self.store.observations(job.row.id, after=after, limit=limit))
+
+    def allocations(
+        self, who: Identity, job_id: str, *, since: float = 0.0, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return what the job held, and from when on."""
+        job = self._find(who, job_id)
+        per_core = self._at_work.units_per_core
+        found = self.store.allocations(job.row.id, since=since, limit=limit)
+        return [{"at": at, "units": units, "cores": units / per_core} for at, units in found]
+
+    def forecast(self, who: Identity, job_id: str, horizons: Sequence[int]) -> dict[str, Any]:
+        """Predict the job's losses that many iterations ahead."""
+        job = self._find(who, job_id)
+        curve = self.store.observations(job.row.id)
+        seen = forecast(curve.loss.tolist(), list(horizons))
+        return {
+            "iteration": job.iteration,
+            "horizons": list(horizons),
+            "mean": [views.finite(value) for value in seen.mean.tolist()],
+            "low": [views.finite(value) for value in seen.low.tolist()],
+            "high": [views.finite(value) for value in seen.high.tolist()],
+        }
+
+    def log(self, who: Identity, job_id: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
+        """Return a piece of what the job printed; a negative offset counts from the end."""
+        job = self._own(who, job_id)
+        return self._files(job_id).read_log(offset, min(limit, MOST_LOG), ended=job.state.ended)
+
+    # Steering
+
+    def pause(self, who: Identity, job_id: str) -> JobView:
+        """Hold a job: it keeps all it has, and gets nothing until it is resumed."""
+        return self._pause(who, job_id, paused=True)
+
+    def resume(self, who: Identity, job_id: str) -> JobView:
+        """Let a paused job go on."""
+        return self._pause(who, job_id, paused=False)
+
+    def cancel(self, who: Identity, job_id: str) -> JobView:
+        """Ask for a job's end; it has ended when its state says so."""
+        work = self._at_work
+        with work.lock:
+            job = self._unfinished(who, job_id)
+            if job.row.state is JobState.QUEUED:
+                end = JobEnded(
+                    job_id=job_id, at=work.clock.now(), state=JobState.CANCELLED, reason="stopped on request"
+                )
+                self.store.append([end])
+                work.take([end])
+            else:
+                work.station.engine.stop(job_id)
+        work.wake()
+        return self._view(job)
+
+    def change(
+        self,
+        who: Identity,
+        job_id: str,
+        *,
+        weight: float | None = None,
+        tags: Sequence[str] | None = None,
+        max_cores: float | None = None,
+    ) -> JobView:
+        """Change what a job was given; None leaves a thing as it is."""
+        check_options(weight=weight, max_cores=max_cores)
+        if tags is not None and (len(tags) > MOST_TAGS or not all(TAG.fullmatch(tag) for tag in tags)):
+            raise JobOptionError("tags", ", ".join(tags), f"at most {MOST_TAGS} words without spaces")
+        work = self._at_work
+        changes: dict[str, Any] = {}
+        if weight is not None:
+            changes["weight"] = weight
+        if tags is not None:
+            changes["tags"] = tuple(tags)
+        if max_cores is not None:
+            changes["max_units"] = max(1, min(round(max_cores * work.units_per_core), work.capacity))
+        with work.lock:
+            job = self._unfinished(who, job_id)
+            job.row = self.store.change(job_id, **changes)
+            if job_id in work.roster.ids:
+                if weight is not None:
+                    work.roster.reweigh(job_id, weight)
+                if max_cores is not None:
+                    work.roster.relimit(job_id, changes["max_units"])
+            if max_cores is not None:
+                job.submission = replace(job.submission, max_cores=max_cores)
+        work.publish("job.changed", job, {"weight": weight, "tags": tags, "max_cores": max_cores})
+        work.wake()
+        return self._view(job)
+
+    def report(self, who: Identity, job_id: str, lines: bytes, *, offset: int) -> int:
+        """Take what a job reported elsewhere; return how far its reports now reach.
+
+        The lines are those that `slaq.report` writes, from that byte of its reports on; what is known already
+        is passed over, so that sending again does no harm.
+        """
+        self._open()
+        if not lines.endswith(b"\n"):
+            raise RequestError("the last line of the reports has no end; send whole lines")
+        work = self._at_work
+        with work.lock:
+            job = self._unfinished(who, job_id)
+            files = self._files(job_id)
+            if not files.directory.exists():
+                files.make(None, None)
+            before = files.reports_size()
+            reached = files.append_reports(lines, offset=offset)
+            if job.submission.external and work.station.external.running(job_id) and reached > before:
+                work.station.external.report(job_id, readings(lines[before - offset :], before))
+        return reached
+
+    def end(self, who: Identity, job_id: str, *, state: JobState, reason: str = "") -> JobView:
+        """Take note that a job which runs elsewhere has ended."""
+        if not state.ended:
+            raise JobOptionError("state", str(state), "completed, failed or cancelled")
+        work = self._at_work
+        with work.lock:
+            job = self._unfinished(who, job_id)
+            if not job.submission.external:
+                raise ConflictError(f"job {job_id!r} is run by this service", "cancel it instead")
+            if work.station.external.running(job_id):
+                work.station.external.end(job_id, state, reason)
+            else:
+                ended = JobEnded(job_id=job_id, at=work.clock.now(), state=state, reason=reason)
+                self.store.append([ended])
+                work.take([ended])
+        work.wake()
+        return self._view(job)
+
+    # The whole
+
+    def decisions(self, who: Identity, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
+        """Return decisions after an epoch; of other users' jobs only the totals."""
+        return [
+            views.decision(made, self._visible_ids(who, made.ids))
+            for made in self.store.decisions_since(since, limit)
+        ]
+
+    def decision(self, who: Identity, epoch: int | None = None) -> dict[str, Any]:
+        """Return the decision of an epoch, or the last one."""
+        made = self.store.decision(epoch)
+        if made is None:
+            when = "yet" if epoch is None else f"of epoch {epoch}"
+            raise UnknownJobError(f"decision {when}")
+        return views.decision(made, self._visible_ids(who, made.ids))
+
+    def cluster(self, who: Identity) -> ClusterView:
+        """Return the whole of it at a glance."""
+        work = self._at_work
+        states = [job.state for job in list(work.board.jobs.values())]
+        decision = work.decision
+        return ClusterView(
+            version=importlib.metadata.version("slaq"),
+            policy=self._policy,
+            cores=work.cores,
+            units_per_core=work.units_per_core,
+            capacity=work.capacity,
+            granted=0 if decision is None else int(decision.units.sum()),
+            epoch=work.scheduler.epoch,
+            epoch_seconds=self.settings.epoch_seconds,
+            started_at=self.started_at,
+            now=work.clock.now(),
+            queued=states.count(JobState.QUEUED),
+            running=states.count(JobState.RUNNING),
+            paused=states.count(JobState.PAUSED),
+            throttle=work.station.commands.way,
+            troubles=self.troubles(),
+        )
+
+    def set_policy(self, who: Identity, policy: str) -> None:
+        """Decide by another policy from now on; for admins."""
+        self._admin(who, "change the policy")
+        make_live_policy(policy)
+        self.store.set_meta(_POLICY, json.dumps([self.settings.policy, policy]))
+        self._policy = policy
+        self._decide_by()
+        self._at_work.bulletin.publish("cluster.changed", self._at_work.clock.now(), {"policy": policy})
+
+    def users(self, who: Identity) -> list[UserView]:
+        """Return the users who have jobs under way or limits of their own; one who is no admin, themselves."""
+        if not who.admin:
+            return [self._user(who.user)]
+        names = (
+            {job.row.owner for job in list(self._at_work.board.jobs.values())}
+            | set(self._limits)
+            | {who.user}
+        )
+        return [self._user(name) for name in sorted(names)]
+
+    def user(self, who: Identity, name: str) -> UserView:
+        """Return one user's standing."""
+        if name != who.user:
+            self._admin(who, f"see the standing of {name}")
+        return self._user(name)
+
+    def set_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        weight: float | None = None,
+        max_jobs: int | None = None,
+        max_cores: float | None = None,
+    ) -> UserView:
+        """Change what a user may have; None leaves a thing as it is. For admins."""
+        self._admin(who, "change the limits of users")
+        check_options(weight=weight, max_cores=max_cores)
+        if not USER.fullmatch(name):
+            raise JobOptionError("user", name, "the name of a user")
+        if max_jobs is not None and max_jobs < 0:
+            raise JobOptionError("max_jobs", max_jobs, "0 or more")
+        given = {"weight": weight, "max_jobs": max_jobs, "max_cores": max_cores}
+        chosen = {key: value for key, value in given.items() if value is not None}
+        with self._at_work.lock:
+            changed: UserLimits = replace(self._limits.get(name, self.settings.defaults), **chosen)  # type: ignore[arg-type]
+            self._limits = {**self._limits, name: changed}
+            self.store.set_meta(
+                _USERS, json.dumps({user: asdict(limit) for user, limit in self._limits.items()})
+            )
+        self._decide_by()
+        return self._user(name)
+
+    def prune(
+        self,
+        who: Identity,
+        *,
+        before: float | None = None,
+        keep_jobs: int | None = None,
+        keep_decisions: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Remove ended jobs with their files, and old decisions; for admins."""
+        self._admin(who, "remove what has ended")
+        pruned = self.store.prune(
+            before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions, dry_run=dry_run
+        )
+        if not dry_run:
+            for job_id in pruned.jobs:
+                self._files(job_id).remove()
+        return asdict(pruned)
+
+    def backup(self, who: Identity, path: Path) -> None:
+        """Write a copy of the database while it is in use; for admins."""
+        self._admin(who, "copy the database")
+        self.store.backup(path)
+
+    def notices(
+        self,
+        who: Identity,
+        *,
+        after: int | None = None,
+        kinds: Collection[str] | None = None,
+        job_id: str | None = None,
+    ) -> AsyncIterator[Notice]:
+        """Tell what happens from now on, or after the notice of that number."""
+        if job_id is not None:
+            self._find(who, job_id)
+
+        def may_see(notice: Notice) -> bool:
+            mine = notice.owner is None or notice.owner == who.user or self._sees_all(who)
+            return mine and (job_id is None or notice.job_id == job_id)
+
+        return self._at_work.bulletin.listen(may_see, after=after, kinds=kinds)
+
+    def health(self) -> dict[str, Any]:
+        """Return whether the service works, and what troubles it."""
+        troubles = self.troubles()
+        return {"status": "ok" if not troubles else "troubled", "troubles": list(troubles)}
+
+    def ready(self) -> tuple[bool, str]:
+        """Return whether jobs are taken, and why not."""
+        if self._closing:
+            return False, "the service is stopping"
+        if not self._at_work.alive:
+            return False, "the scheduler is not running"
+        return True, ""
+
+    def metrics(self) -> str:
+        """Return what Prometheus reads."""
+        from slaq.service.metrics import exposition
+
+        return exposition(self._at_work)
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return what is wrong, in one sentence each."""
+        found = []
+        work = self._at_work
+        if work.ledger.trouble:
+            found.append(work.ledger.trouble)
+        if not work.alive and not self._closing:
+            found.append("the scheduler has stopped; see the log")
+        late = work.clock.now() - work.decided_at
+        if work.alive and late > STUCK_EPOCHS * self.settings.epoch_seconds:
+            found.append(f"the last decision was made {late:.0f} seconds ago")
+        return tuple(found)
+
+    def reload(self, settings: ServiceSettings) -> tuple[str, ...]:
+        """Take up other settings; return the names of those that wait for a restart."""
+        waiting = self.settings.waiting_for_restart(settings)
+        kept = {name: getattr(self.settings, name) for name in waiting}
+        with self._at_work.lock:
+            self.settings = self._at_work.settings = replace(settings, **kept)
+            self._policy = self._kept_policy()
+            self._limits = self._kept_limits()
+        self._decide_by()
+        _log.info("settings reloaded", extra={"waiting": list(waiting)})
+        return waiting
+
+    def close(self) -> None:
+        """Stop: every process ends, every job is still to be done."""
+        if self._closing:
+            return
+        self._closing = True
+        self._at_work.close()
+        self.store.close()
+        _log.info("service closed")
+
+    # Who may what
+
+    def _sees_all(self, who: Identity) -> bool:
+        return who.admin or self.settings.visibility == "all"
+
+    def _admin(self, who: Identity, what: str) -> None:
+        if not who.admin:
+            raise ForbiddenError(who.user, what)
+
+    def _find(self, who: Identity, job_id: str) -> Standing:
+        """Return a job that the asker may see; another's is as unknown as one that never was."""
+        job = self._at_work.board.jobs.get(job_id)
+        if job is None:
+            job = Standing.of(self.store.job(job_id))
+        if job.row.owner != who.user and not self._sees_all(who):
+            raise UnknownJobError(job_id)
+        return job
+
+    def _own(self, who: Identity, job_id: str) -> Standing:
+        """Return a job that the asker may touch."""
+        job = self._find(who, job_id)
+        if job.row.owner != who.user and not who.admin:
+            raise ForbiddenError(who.user, f"touch the job {job_id!r} of {job.row.owner}")
+        return job
+
+    def _unfinished(self, who: Identity, job_id: str) -> Standing:
+        self._open()
+        job = self._own(who, job_id)
+        if job.state.ended:
+            raise ConflictError(f"job {job_id!r} has {_ended(job.state)}", "submit it again to run it anew")
+        return job
+
+    def _owner(self, who: Identity, submission: Submission) -> str:
+        if submission.user is None or submission.user == who.user:
+            return who.user
+        self._admin(who, f"submit jobs for {submission.user}")
+        if not USER.fullmatch(submission.user):
+            raise JobOptionError("user", submission.user, "the name of a user")
+        return submission.user
+
+    def _check_limits(self, owner: str) -> None:
+        most = self._limits_of(owner).max_jobs
+        if most is not None:
+            there = sum(job.row.owner == owner for job in list(self._at_work.board.jobs.values()))
+            if there >= most:
+                raise LimitError(
+                    f"{owner} has {there} jobs that have not ended, and may have {most}",
+                    "wait for one to end, or cancel one",
+                )
+
+    def _visible_ids(self, who: Identity, ids: Sequence[str]) -> Collection[str] | None:
+        if self._sees_all(who):
+            return None
+        live = self._at_work.board.jobs
+        owners = {job_id: live[job_id].row.owner for job_id in ids if job_id in live}
+        unknown = [job_id for job_id in ids if job_id not in owners]
+        if unknown:
+            mine = {row.id for row in self.store.rows(owner=who.user)}
+            return {job_id for job_id, owner in owners.items() if owner == who.user} | mine
+        return {job_id for job_id, owner in owners.items() if owner == who.user}
+
+    # The rest
+
+    def _open(self) -> None:
+        if self._closing:
+            raise ClosingError
+
+    def _files(self, job_id: str) -> JobFiles:
+        return self._at_work.launcher.files(job_id)
+
+    def _ids(self, name: str) -> Iterator[str]:
+        """Yield the ids to try for a job: its name, else with a number."""
+        if name not in self._next_number:
+            self._next_number[name] = 2
+            yield name
+        for number in count(self._next_number[name]):
+            self._next_number[name] = number + 1
+            yield f"{name}-{number}"
+
+    def _view(self, job: Standing) -> JobView:
+        directory = str(self._files(job.row.id).directory)
+        return job.view(self._at_work.units_per_core, directory)
+
+    def _seen(self, who: Identity, job: Standing) -> JobView:
+        view = self._view(job)
+        return view if who.admin or job.row.owner == who.user else views.without_secrets(view)
+
+    def _pause(self, who: Identity, job_id: str, *, paused: bool) -> JobView:
+        work = self._at_work
+        with work.lock:
+            job = self._unfinished(who, job_id)
+            if job.row.paused != paused:
+                job.row = self.store.change(job_id, paused=paused)
+                if job_id in work.roster.ids:
+                    (work.roster.pause if paused else work.roster.resume)(job_id)
+                work.publish("job.paused" if paused else "job.resumed", job)
+        work.wake()
+        return self._view(job)
+
+    def _user(self, name: str) -> UserView:
+        limits = self._limits_of(name)
+        jobs = [job for job in list(self._at_work.board.jobs.values()) if job.row.owner == name]
+        states = [job.state for job in jobs]
+        units = sum(job.units for job in jobs)
+        return UserView(
+            user=name,
+            weight=limits.weight,
+            max_jobs=limits.max_jobs,
+            max_cores=limits.max_cores,
+            queued=states.count(JobState.QUEUED),
+            running=states.count(JobState.RUNNING),
+            paused=states.count(JobState.PAUSED),
+            units=units,
+            cores=units / self._at_work.units_per_core,
+        )
+
+    def _limits_of(self, user: str) -> UserLimits:
+        return self._limits.get(user, self.settings.defaults)
+
+    def _decide_by(self) -> None:
+        with self._at_work.lock:
+            self._at_work.set_policy(self._policy, self._limits, self.settings.defaults)
+        self._at_work.wake()
+
+    def _kept_policy(self) -> str:
+        """Return the policy that an admin chose, unless the settings have changed since; else theirs."""
+        kept = self.store.meta(_POLICY)
+        if kept is not None:
+            was_set, chosen = json.loads(kept)
+            if was_set == self.settings.policy:
+                return str(chosen)
+        return self.settings.policy
+
+    def _kept_limits(self) -> Mapping[str, UserLimits]:
+        """Return the limits of users: what admins changed wins over the settings."""
+        kept = json.loads(self.store.meta(_USERS) or "{}")
+        return {**self.settings.users, **{user: UserLimits(**limit) for user, limit in kept.items()}}
+
+
+def _ended(state: JobState) -> str:
+    return {"cancelled": "been cancelled"}.get(str(state), str(state))
