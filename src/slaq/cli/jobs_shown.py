@@ -14,9 +14,9 @@ STYLES = {
     "queued": "dim",
     "running": "",
     "paused": "cyan",
-    JobState.COMPLETED: "green",
-    JobState.FAILED: "red",
-    JobState.CANCELLED: "yellow",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
 }
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
@@ -31,11 +31,6 @@ class Column:
     #: What jobs are sorted by; small first.
     key: Callable[[Shown], Any]
     numeric: bool = True
-
-
-def state_of(job: Shown) -> str:
-    """Return where the job stands, in one word."""
-    return "paused" if job.get("paused") and job["state"] in ACTIVE else str(job["state"])
 
 
 def number(value: float | None) -> str:
@@ -85,7 +80,7 @@ COLUMNS: Mapping[str, Column] = {
     for column in (
         Column(name="job", text=lambda job, now: job["id"], key=lambda job: job["id"], numeric=False),
         Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
-        Column(name="state", text=lambda job, now: state_of(job), key=state_of, numeric=False),
+        Column(name="state", text=lambda job, now: job["state"], key=lambda job: job["state"], numeric=False),
         Column(name="weight", text=lambda job, now: f"{job['weight']:g}", key=lambda job: -job["weight"]),
         Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
         Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",

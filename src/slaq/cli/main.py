@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
-from slaq.core.errors import SlaqError, UnknownNameError
+from slaq.core.errors import SlaqError, UnknownNameError, UnreachableError
 
 #: Each verb with its module, which exports `command`, and its line in `slaq --help`. The line stands
 #: here and not only in the module, so that help and completion import no verb, hence no NumPy.
@@ -20,6 +20,23 @@ VERBS: dict[str, tuple[str, str]] = {
     "forecast": ("slaq.cli.forecast", "Predict where a loss curve is heading, and how surely."),
     "workload": ("slaq.cli.workload", "Generate, inspect and check workload files."),
     "bench": ("slaq.cli.bench", "Measure how fast the scheduler decides."),
+    "serve": ("slaq.cli.serve", "Run the service that others submit to."),
+    "submit": ("slaq.cli.submit", "Submit a command, a program or a file of jobs to the service."),
+    "ls": ("slaq.cli.ls", "List jobs."),
+    "show": ("slaq.cli.show", "Show all that is known about a job."),
+    "top": ("slaq.cli.top", "Watch and steer jobs on a full screen, live."),
+    "logs": ("slaq.cli.logs", "Print what a job has printed."),
+    "wait": ("slaq.cli.wait", "Wait for jobs to end, or to be good enough."),
+    "pause": ("slaq.cli.pause", "Take all capacity from jobs, until they are resumed."),
+    "resume": ("slaq.cli.resume", "Let paused jobs go on."),
+    "cancel": ("slaq.cli.cancel", "End jobs for good."),
+    "weight": ("slaq.cli.weight", "Change how much a job counts."),
+    "why": ("slaq.cli.why", "Tell why a job holds what it holds, in numbers."),
+    "cluster": ("slaq.cli.cluster", "Show the service at a glance, or change its policy."),
+    "users": ("slaq.cli.users", "List users, and set what each may have."),
+    "token": ("slaq.cli.tokens", "Make and take away tokens for access over TCP."),
+    "prune": ("slaq.cli.prune", "Remove jobs that ended long ago."),
+    "backup": ("slaq.cli.backup", "Fetch a copy of the service's database while it runs."),
     "completion": ("slaq.cli.completion", "Print the completion script for your shell."),
 }
 
@@ -34,6 +51,12 @@ class Failure(click.ClickException):
     @override
     def show(self, file: Any = None) -> None:
         click.echo(f"slaq: {self.message}", file=file, err=True)
+
+
+class Unreachable(Failure):
+    """No service answers."""
+
+    exit_code = 3
 
 
 class VerbGroup(click.Group):
@@ -96,7 +119,7 @@ class VerbGroup(click.Group):
 
 def _fail(error: Exception) -> NoReturn:
     if isinstance(error, SlaqError):
-        raise Failure(str(error)) from error
+        raise (Unreachable if isinstance(error, UnreachableError) else Failure)(str(error)) from error
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         raise Failure(f"{where}{error.strerror}") from error

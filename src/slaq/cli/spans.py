@@ -7,7 +7,7 @@ import click
 from typing_extensions import override
 
 
-class Span(click.ParamType):
+class Span(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.5 only
     """Seconds, given as a number or as a text such as 90s, 10m or 1h30m."""
 
     name = "duration"

@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 from typing_extensions import override
 
-from slaq.cli.jobs_shown import COLUMNS, ENDED, STYLES, Shown, state_of, suited
+from slaq.cli.jobs_shown import COLUMNS, ENDED, STYLES, Shown, suited
 from slaq.cli.spans import span
 from slaq.core.errors import SlaqError
 
@@ -229,8 +229,8 @@ class Top(App[None]):
         table.clear(columns=True)
         for heading in headings:
             name = heading.rstrip(" ▲▼")
-            justify = "right" if COLUMNS[name].numeric and name != "done" else "left"
-            table.add_column(Text(heading, justify=justify), key=heading)
+            right = COLUMNS[name].numeric and name != "done"
+            table.add_column(Text(heading, justify="right" if right else "left"), key=heading)
         for (job_id, cells), job in zip(rows, jobs, strict=True):
             table.add_row(*self._styled(headings, cells, job), key=job_id)
         ids = [job_id for job_id, _ in rows]
@@ -247,7 +247,7 @@ class Top(App[None]):
                 self._table.update_cell_at(Coordinate(place, column), cell, update_width=True)
 
     def _styled(self, headings: Sequence[str], cells: Sequence[str], job: Shown) -> list[Text]:
-        style = STYLES.get(state_of(job), "")
+        style = STYLES.get(job["state"], "")
         styled = []
         for heading, cell in zip(headings, cells, strict=True):
             name = heading.rstrip(" ▲▼")
@@ -284,7 +284,7 @@ class Top(App[None]):
 
     def _matches(self, job: Shown) -> bool:
         wanted = self._filter.casefold()
-        texts = [state_of(job), *job["tags"], *(str(job[key]) for key in SEARCHED)]
+        texts = [*job["tags"], *(str(job[key]) for key in SEARCHED)]
         return any(wanted in text.casefold() for text in texts)
 
     def _chosen_id(self) -> str | None:
@@ -349,7 +349,7 @@ class Top(App[None]):
         """Pause the job, or resume it."""
         job = self._active_choice()
         if job is not None:
-            verb = "resume" if state_of(job) == "paused" else "pause"
+            verb = "resume" if job["state"] == "paused" else "pause"
             self._ask(verb, job["id"])
 
     def action_cancel(self) -> None:

@@ -136,8 +136,10 @@ class _JobReader:
         works = self._works(section, grid)
         section.close("a job")
         if len(self._notes) == before:
-            for work, chosen in zip(works, _names(name or _usual_name(works[0]), len(works)), strict=True):
-                yield JobTable(name=chosen, work=work, **common)
+            names = _names(name or _usual_name(works[0]), len(works))
+            for work, chosen, parameters in zip(works, names, grid, strict=True):
+                own = table if "parameters" not in table else {**table, "parameters": parameters}
+                yield JobTable(name=chosen, work=work, table=own, **common)
 
     def _name(self, section: Section) -> str | None:
         name = section.text("name")

@@ -89,6 +89,8 @@ class JobTable:
     #: What only jobs with data in partitions have.
     partitions: int | None = None
     task_timeout: float | None = None
+    #: Its table as the file has it, with this job's parameters in place of grids.
+    table: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
