@@ -294,12 +294,12 @@ class Client:
             yield chunk.data
             offset = chunk.next_offset
 
-    def report(self, job_id: str, lines: bytes, *, offset: int) -> int:
+    def report(self, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
         """Send reports of an external job; return how far they now reach. Sending again does no harm."""
         found = self._connection.json(
             "POST",
             _job_path(job_id, "/reports"),
-            params={"offset": offset},
+            params={"offset": offset, "source": source},
             content=lines,
             headers={"Content-Type": "application/x-ndjson"},
         )

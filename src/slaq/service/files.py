@@ -4,16 +4,20 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slaq.core.errors import ConflictError
 from slaq.engines.local.programs import LOG
 from slaq.engines.processes.commands import REPORTS
 from slaq.engines.processes.records import RunAs
 
 #: What a program job is, for the process that runs it.
 DEFINITION = "job.json"
+#: Where the reports of each process that sends them from elsewhere begin.
+SOURCES = "sources.json"
 #: The job's own place: its usual working directory, where it keeps what it wants to go on from.
 STATE = "state"
 
@@ -99,6 +103,23 @@ class JobFiles:
         return LogChunk(
             offset=start, data=data, next_offset=start + len(data), ended=ended and start + len(data) >= size
         )
+
+    def base_of(self, source: str) -> int:
+        """Return where the reports of one source begin; the last source that began is the one that counts."""
+        path = self.directory / SOURCES
+        known: dict[str, int] = {}
+        with suppress(FileNotFoundError):
+            known = json.loads(path.read_text(encoding="utf-8"))
+        if source not in known:
+            known[source] = self.reports_size()
+            draft = path.with_suffix(".new")
+            draft.write_text(json.dumps(known), encoding="utf-8")
+            draft.replace(path)
+        if source != list(known)[-1]:
+            raise ConflictError(
+                "another process has begun to report for this job", "report from one process only"
+            )
+        return known[source]
 
     def append_reports(self, lines: bytes, *, offset: int) -> int:
         """Add what was reported elsewhere, unless it is there already; return how far the reports now reach.

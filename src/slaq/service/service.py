@@ -247,26 +247,29 @@ class Service:
         work.wake()
         return self._view(job)
 
-    def report(self, who: Identity, job_id: str, lines: bytes, *, offset: int) -> int:
+    def report(self, who: Identity, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
         """Take what a job reported elsewhere; return how far its reports now reach.
 
         The lines are those that `slaq.report` writes, from that byte of its reports on; what is known already
-        is passed over, so that sending again does no harm.
+        is passed over, so that sending again does no harm. `source` names where they are sent from: when
+        another one begins, the job goes on there.
         """
         self._open()
         if not lines.endswith(b"\n"):
             raise RequestError("the last line of the reports has no end; send whole lines")
-        work = self._at_work
-        with work.lock:
-            job = self._unfinished(who, job_id)
+        external = self._at_work.station.external
+        job = self._unfinished(who, job_id)
+        # Not the scheduler's lock: writing to the disk must not hold up decisions.
+        with job.reporting:
             files = self._files(job_id)
             if not files.directory.exists():
                 files.make(None, None)
+            base = files.base_of(source)
             before = files.reports_size()
-            reached = files.append_reports(lines, offset=offset)
-            if job.submission.external and work.station.external.running(job_id) and reached > before:
-                work.station.external.report(job_id, readings(lines[before - offset :], before))
-        return reached
+            reached = files.append_reports(lines, offset=base + offset)
+            if job.submission.external and external.running(job_id) and reached > before:
+                external.report(job_id, readings(lines[before - base - offset :], before))
+        return reached - base
 
     def end(self, who: Identity, job_id: str, *, state: JobState, reason: str = "") -> JobView:
         """Take note that a job which runs elsewhere has ended."""

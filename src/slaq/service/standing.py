@@ -1,6 +1,7 @@
 """Where every job under way stands, kept in memory for those who ask: what they see costs no query."""
 
 import math
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -44,6 +45,8 @@ class Standing:
     enough: Enough | None = None
     #: A loss came since this was last asked.
     fresh: bool = False
+    #: Held while reports that were sent are taken in.
+    reporting: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, row: JobRow) -> "Standing":

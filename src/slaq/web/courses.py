@@ -109,6 +109,9 @@ async def send_reports(
     service: Serving,
     who: Who,
     offset: Annotated[int, Query(ge=0, lt=2**53, description="Bytes that were sent before these.")],
+    source: Annotated[
+        str, Query(max_length=64, description="Where they come from; when another begins, it takes over.")
+    ] = "",
 ) -> Response:
     """Report the losses of a job that runs elsewhere: JSON lines, as `slaq.report` writes them.
 
@@ -119,5 +122,5 @@ async def send_reports(
     if kind not in REPORT_TYPES:
         raise HTTPException(415, f"reports are {REPORT_TYPES[0]}, not {kind}")
     lines = await request.body()
-    reached = await run_in_threadpool(service.report, who, job_id, lines, offset=offset)
+    reached = await run_in_threadpool(service.report, who, job_id, lines, offset=offset, source=source)
     return reply(replies.REPORTS, {"offset": reached})
