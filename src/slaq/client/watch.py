@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from slaq.client.connection import Connection
@@ -30,15 +31,15 @@ class Watch:
     def add(self, job: "Job", callback: Callback) -> None:
         """Call back once the job has ended, which may be now."""
         if job.done():
-            _start(lambda: _call(job, callback), f"slaq-callback-{job.id}")
+            _start(partial(_call, job, callback), f"slaq-callback-{job.id}")
             return
+        stream = None
         with self._lock:
             self._waiting.setdefault(job.id, []).append((job, callback))
-            fresh = self._stream is None
-            if fresh:
-                self._stream = Stream(self._connection, kinds=KINDS, opened=self._look_at_all)
-        if fresh:
-            _start(self._follow, "slaq-watch")
+            if self._stream is None:
+                stream = self._stream = Stream(self._connection, kinds=KINDS, opened=self._look_at_all)
+        if stream is not None:
+            _start(partial(self._follow, stream), "slaq-watch")
         else:
             # It may have ended while it was put down; whoever takes it out of the list calls back.
             self._look_at(job)
@@ -47,18 +48,15 @@ class Watch:
         """Wait for no more ends."""
         with self._lock:
             self._waiting.clear()
-            if self._stream is not None:
-                self._stream.stop()
+            self._rest()
 
-    def _follow(self) -> None:
-        stream = self._stream
-        assert stream is not None
+    def _follow(self, stream: Stream) -> None:
         try:
             for told in stream:
-                if told.job_id in self._waiting:
-                    self._look_at(self._waiting[told.job_id][0][0])
-                elif told.job_id is None:
+                if told.job_id is None:
                     self._look_at_all()
+                else:
+                    self._settle(told.job_id)
         except Exception as error:
             # Nobody calls this thread; the callbacks it owes are the user's only to miss.
             with self._lock:
@@ -67,7 +65,14 @@ class Watch:
                 _log.error("jobs are no longer watched", extra={"reason": str(error), "callbacks": owed})
         finally:
             with self._lock:
-                self._stream = None
+                if self._stream is stream:
+                    self._stream = None
+
+    def _rest(self) -> None:
+        """Let the thread end; whoever comes next starts another."""
+        if self._stream is not None:
+            self._stream.stop()
+            self._stream = None
 
     def _look_at_all(self) -> None:
         for waiting in list(self._waiting.values()):
@@ -79,18 +84,23 @@ class Watch:
         except SlaqError as error:
             _log.warning("job not found", extra={"job": job.id, "reason": str(error)})
             return
-        if not ended:
-            return
+        if ended:
+            self._settle(job.id)
+
+    def _settle(self, job_id: str) -> None:
+        """Make the calls that are owed for a job that has ended."""
         with self._lock:
-            owed = self._waiting.pop(job.id, [])
-            if not self._waiting and self._stream is not None:
-                self._stream.stop()
-        for seen, callback in owed:
-            _start(lambda seen=seen, callback=callback: _call(seen, callback), f"slaq-callback-{job.id}")  # type: ignore[misc]
+            owed = self._waiting.pop(job_id, [])
+            if not self._waiting:
+                self._rest()
+        for job, callback in owed:
+            _start(partial(_call, job, callback), f"slaq-callback-{job_id}")
 
 
 def _call(job: "Job", callback: Callback) -> None:
     try:
+        # The notice of an end may be a moment ahead of what the service shows.
+        job.wait()
         callback(job)
     except Exception:
         _log.exception("callback failed", extra={"job": job.id})

@@ -105,6 +105,8 @@ def openapi_of(app: FastAPI) -> Mapping[str, Any]:
             separate_input_output_schemas=False,
         )
         components = document.setdefault("components", {})
+        for kind, described in replies.refusal_components().items():
+            components.setdefault(kind, {}).update(described)
         components["securitySchemes"] = {
             "token": {
                 "type": "http",

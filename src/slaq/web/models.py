@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from slaq.service.records import IfLost, Submission
+from slaq.service.work import LONGEST_TEXT, MOST_TAGS, MOST_VARIABLES, MOST_WORDS, NAME, TAG
 
-#: The kernel takes no longer path, and no longer argument or variable.
-LONGEST_PATH, LONGEST_WORD = 4096, 2**17 - 1
+#: The kernel takes no longer path.
+LONGEST_PATH = 4096
 #: How deep the tables of a program may be nested.
 DEEPEST = 20
 NO_NUL = r"^[^\x00]*$"
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME)]
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 PathText = Annotated[str, Field(min_length=1, max_length=LONGEST_PATH, pattern=NO_NUL)]
-Word = Annotated[str, Field(max_length=LONGEST_WORD, pattern=NO_NUL)]
+Word = Annotated[str, Field(max_length=LONGEST_TEXT, pattern=NO_NUL)]
 Variable = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^=\x00]+$")]
-Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:@=/+-]+$")]
-Tags = Annotated[list[Tag], Field(max_length=32)]
+Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
+Tags = Annotated[list[Tag], Field(max_length=MOST_TAGS)]
 Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
 Cores = Annotated[float, Field(gt=0, le=1e6)]
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
@@ -71,7 +71,7 @@ class SubmissionBody(Body):
 
     user: Name | None = Field(None, description="Whose job it is, where that is not you; for admins.")
     name: Name | None = Field(None, description="What to call it; a number is added where the name is taken.")
-    command: Annotated[list[Word], Field(min_length=1, max_length=4096)] | None = Field(
+    command: Annotated[list[Word], Field(min_length=1, max_length=MOST_WORDS)] | None = Field(
         None, description="The program and its arguments, as they are: no shell reads them."
     )
     program: Table | None = Field(
@@ -81,9 +81,14 @@ class SubmissionBody(Body):
         False, description="It runs elsewhere: the service takes its reports and says what it may use."
     )
     python: PathText | None = Field(None, description="The interpreter for a `program`.")
-    cwd: PathText | None = Field(None, description="Where it runs; by default in the job's own directory.")
-    env: Annotated[dict[Variable, Word], Field(max_length=1000)] = Field(
-        default_factory=dict, description="Variables of its environment."
+    cwd: Annotated[str, Field(max_length=LONGEST_PATH, pattern=r"^/[^\x00]*$")] | None = Field(
+        None, description="Where it runs; by default in the job's own directory."
+    )
+    env: Annotated[dict[Variable, Word], Field(max_length=MOST_VARIABLES)] = Field(
+        default_factory=dict,
+        description="Variables of its environment.",
+        # Pydantic refuses names of another pattern, but does not say so.
+        json_schema_extra={"additionalProperties": False},
     )
     weight: Weight = Field(1.0, description="Multiplies what it gains.")
     min_cores: Annotated[float, Field(ge=0, le=1e6)] = Field(0.0, description="Cores it holds at all times.")

@@ -19,21 +19,13 @@ class Rates:
 
     def wait(self, key: str) -> float:
         """Take one request of that key; return 0, or the seconds to wait where there is none left."""
-        late = self._lack(key) + 1.0 / self.rate - self.burst / self.rate
-        # What a long wait adds up to in floating point must not refuse the last request of a burst.
+        now = self._clock()
+        full_at = max(self._full_at.get(key, now), now) + 1.0 / self.rate
+        late = full_at - now - self.burst / self.rate
+        # What adds up in floating point must not refuse the last request of a burst.
         if late > 1e-9:
             return late
-        now = self._clock()
-        self._full_at[key] = max(self._full_at.get(key, now), now) + 1.0 / self.rate
+        self._full_at[key] = full_at
         if len(self._full_at) > 10_000:
             self._full_at = {other: full for other, full in self._full_at.items() if full > now}
         return 0.0
-
-    def spent(self, key: str) -> float:
-        """Return the seconds to wait, taking nothing: 0 while there is any request left."""
-        return max(self._lack(key) + 1.0 / self.rate - self.burst / self.rate, 0.0)
-
-    def _lack(self, key: str) -> float:
-        """Return the seconds until the bucket of a key is full."""
-        now = self._clock()
-        return max(self._full_at.get(key, now) - now, 0.0)

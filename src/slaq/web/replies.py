@@ -107,14 +107,20 @@ def reply(shape: TypeAdapter[Any], value: Any, status: int = 200) -> Response:
     return Response(shape.dump_json(value, warnings="none"), status, media_type="application/json")
 
 
-_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}, "model": Problem}
-
-
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return how OpenAPI describes refusals: those that every route has, and these."""
+    every = {400, 401, 403, 408, 413, 421, 422, 429, 500, 503, *statuses}
+    return {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(every)}
+
+
+def refusal_components() -> dict[str, dict[str, Any]]:
+    """Return what `refusals` refers to."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
-        status: {"description": _WHY[status], **_PROBLEM}
-        for status in sorted({401, 403, 413, 422, 429, 500, 503, *statuses})
+        "responses": {
+            str(status): {"description": text, "content": content} for status, text in _WHY.items()
+        },
+        "schemas": {"Problem": TypeAdapter(Problem).json_schema()},
     }
 
 
@@ -124,8 +130,10 @@ _WHY = {
     403: "The user may not do this.",
     404: "There is nothing of that name that the user may see.",
     409: "It does not fit the present state.",
+    408: "The request was not sent in time.",
     413: "The request is too large.",
     415: "The body is of another kind than the API takes.",
+    421: "The request names a host that this is not.",
     422: "The request makes no sense; `detail` says why.",
     429: "Too many requests, or a limit is reached.",
     500: "A defect of the service.",
