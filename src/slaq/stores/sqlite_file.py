@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slaq.core.errors import StoreError
+from slaq.core.errors import StoreError, StoreFullError
 from slaq.stores.sqlite_copying import copy_database, make_private
 from slaq.stores.sqlite_errors import errors_of, file_errors_of, told
 from slaq.stores.sqlite_lock import ProcessLock
@@ -130,11 +130,21 @@ class DatabaseFile:
                     "UPDATE counters SET seq = ?, time = ?", (transaction.seq, transaction.time)
                 )
             self._writer.execute("COMMIT")
+        except (sqlite3.Error, StoreFullError):
+            self._end()
+            # On a full disk no commit moves the log into the database any more, and so lets it begin again in
+            # the room that it has.
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            raise
         finally:
-            self._transaction = self._writer_thread = None
-            # Nothing is left open after a commit; a disk that is full may have ended the transaction as well.
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+            self._end()
+
+    def _end(self) -> None:
+        self._transaction = self._writer_thread = None
+        # Nothing is left open after a commit; a disk that is full may have ended the transaction as well.
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def _nested(self, outer: Transaction) -> Iterator[None]:
