@@ -112,17 +112,17 @@ def _give_back(file: DatabaseFile) -> int:
     """Give free pages back to the disk; return the bytes."""
     pages = 0
     while True:
-        with file.writing() as transaction:
-            (free,) = transaction.db.execute("PRAGMA freelist_count").fetchone()
-            (before,) = transaction.db.execute("PRAGMA page_count").fetchone()
-            transaction.db.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
-            (after,) = transaction.db.execute("PRAGMA page_count").fetchone()
-            (size,) = transaction.db.execute("PRAGMA page_size").fetchone()
-        pages += before - after
-        if free <= _PAGES_AT_ONCE or before == after:
-            break
+        with file.alone() as db:
+            before, free, size = (
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            # As a script, because a plain statement of it is only begun: it counts as one that returns rows.
+            db.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+            (after,) = db.execute("PRAGMA page_count").fetchone()
+            pages += before - after
+            if free <= _PAGES_AT_ONCE or before == after:
+                # The file itself shrinks with a checkpoint; readers go on meanwhile.
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                return int(pages * size)
         time.sleep(_COURTESY)
-    with file.alone() as db:
-        # The file itself shrinks with the next checkpoint; readers and writers go on meanwhile.
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-    return int(pages * size)

@@ -1,0 +1,361 @@
+"""Laws of keeping a store: who may open it, upgrades, backups while others write, and pruning."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slaq.core.errors import StoreCorruptError, StoreError, StoreLockedError, StoreVersionError
+from slaq.core.events import CapacityChanged, JobEnded
+from slaq.core.job import JobSpec, JobState, Kind
+from slaq.stores import sqlite_schema
+from slaq.stores.sqlite import SqliteStore
+from tests.contracts.store_contract import allocation, decision, observed
+from tests.integration.store_writer import open_with_jobs, write_epoch
+
+#: A database as version 1 wrote it: `SqliteStore` of then, as `sqlite3 slaq.db .dump` shows it.
+VERSION_1 = Path(__file__).with_name("store_version_1.sql")
+ENDED = [state for state in JobState if state.ended]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "slaq.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(path) as opened:
+        yield opened
+
+
+# Opening
+
+
+def test_a_store_is_open_in_one_place_only(store: SqliteStore, path: Path) -> None:
+    """A second opening in the same process is refused, by whatever path, and the first goes on."""
+    path.with_name("link.db").symlink_to(path)
+    for other in (path, path.with_name("link.db")):
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"):
+            SqliteStore(other)
+    store.submit(JobSpec(id="a"))
+    store.close()
+    store.close()
+    with SqliteStore(path) as again:
+        assert again.job("a").id == "a"
+
+
+_HOLD = """
+import os, sys
+from slaq.stores.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process_is_refused_until_the_first_has_ended(path: Path) -> None:
+    """The error names the process; killing that is enough, even where a child of it lives on."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreLockedError) as refused:
+            SqliteStore(path)
+        assert refused.value.pid == holder.pid
+        assert str(holder.pid) in str(refused.value)
+        holder.kill()
+        holder.wait(60)
+        SqliteStore(path).close()
+    finally:
+        # The child ends with its input.
+        holder.stdin.close()
+        holder.stdout.close()
+        holder.wait(60)
+
+
+def test_a_closed_store_says_so(store: SqliteStore) -> None:
+    """Reading and writing after the end are refused in one sentence."""
+    store.close()
+    for ask in (store.rows, lambda: store.submit(JobSpec(id="a"))):
+        with pytest.raises(StoreError, match="closed"):
+            ask()
+
+
+def test_only_its_owner_may_read_a_store(store: SqliteStore, path: Path) -> None:
+    """Commands and their environments concern nobody else, in the copies too."""
+    store.submit(JobSpec(id="a"))
+    store.backup(path.with_name("copy.db"))
+    for name in ("slaq.db", "slaq.db-wal", "slaq.db.lock", "copy.db"):
+        assert stat.S_IMODE(path.with_name(name).stat().st_mode) == 0o600
+
+
+def test_what_is_no_store_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    """A text, another program's database, and a directory are named, and not a byte of them changes."""
+    strange = tmp_path / "strange.db"
+    with closing(sqlite3.connect(strange)) as other:
+        other.execute("CREATE TABLE people (name TEXT)")
+    notes = tmp_path / "notes.txt"
+    notes.write_text("not a database, but long enough to look at " * 100)
+    for path, said in ((strange, "another program"), (notes, "not a database")):
+        before = path.read_bytes()
+        with pytest.raises(StoreCorruptError, match=said):
+            SqliteStore(path)
+        assert path.read_bytes() == before
+    with pytest.raises(StoreCorruptError, match="directory"):
+        SqliteStore(tmp_path)
+    with pytest.raises(StoreError, match=r"notes\.txt"):
+        SqliteStore(notes / "slaq.db")
+
+
+# Upgrades
+
+
+def test_a_newer_store_is_refused_and_left_as_it_was(path: Path) -> None:
+    """The error says both versions; the slaq that wrote it can still use it."""
+    SqliteStore(path).close()
+    known = len(sqlite_schema.migrations())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {known + 1}")
+    before = path.read_bytes()
+    with pytest.raises(StoreVersionError, match=f"version {known + 1}, and this slaq knows up to {known}"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_store_of_version_1_can_be_used(path: Path) -> None:
+    """What the first version wrote is all there, and goes on."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(VERSION_1.read_text())
+        db.execute(f"PRAGMA application_id = {sqlite_schema.APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+    with SqliteStore(path) as store:
+        assert store.check() == []
+        done, going = store.rows()
+        assert done.spec == JobSpec(id="done", kind=Kind.OTHER, weight=2.0, owner="mia", deadline=99.5)
+        assert dict(done.submission) == {"command": ["train", "--fast"], "tags": ["night"]}
+        assert (done.state, done.reason, done.tags) == (JobState.FAILED, "out of memory", ("night",))
+        assert (going.iteration, going.best_loss, going.units, going.curve) == (2, 0.25, 4, 1)
+        assert store.observations("going").metrics == [{}, {"accuracy": 0.5}, {}]
+        assert np.isnan(store.observations("going").loss[2])
+        assert [one.epoch for one in store.decisions()] == [7]
+        assert [len(one.events) for one in store.events_since(store.snapshot()[1])] == [1]  # type: ignore[index]
+        assert store.next_notice().start == 11
+        assert store.meta("policy") == "total-quality"
+        store.append([observed("going", 3)])
+        assert store.submit_job(JobSpec(id="new"), owner="", submission={}, at=9.0).number == 3
+
+
+def test_an_upgrade_keeps_everything_and_a_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration changes the schema and nothing else; the slaq of before can use the copy that is kept."""
+    with closing(open_with_jobs(str(path))) as store:
+        for epoch in range(3):
+            write_epoch(store, epoch)
+        before = repr([store.events(row.id) for row in store.rows()])
+    known = sqlite_schema.migrations()
+    with monkeypatch.context() as patch:
+        later = "ALTER TABLE jobs ADD COLUMN note TEXT NOT NULL DEFAULT 'none'"
+        patch.setattr(sqlite_schema, "migrations", lambda: [*known, later])
+        with SqliteStore(path) as store:
+            assert repr([store.events(row.id) for row in store.rows()]) == before
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(known) + 1,)
+        assert db.execute("SELECT DISTINCT note FROM jobs").fetchall() == [("none",)]
+    with SqliteStore(Path(f"{path}.version-{len(known)}")) as store:
+        assert repr([store.events(row.id) for row in store.rows()]) == before
+
+
+def test_an_upgrade_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration is run whole or not at all."""
+    SqliteStore(path).close()
+    known = sqlite_schema.migrations()
+    with monkeypatch.context() as patch:
+        broken = "ALTER TABLE jobs ADD COLUMN note TEXT; DROP TABLE nowhere"
+        patch.setattr(sqlite_schema, "migrations", lambda: [*known, broken])
+        with pytest.raises(StoreError, match="nowhere"):
+            SqliteStore(path)
+    with SqliteStore(path) as store:
+        store.submit(JobSpec(id="a"))
+
+
+# Backups
+
+
+def test_a_backup_under_load_is_a_beginning_of_what_was_written(path: Path, tmp_path: Path) -> None:
+    """While epochs are written, each copy holds whole epochs, all that were kept before it was asked for."""
+    with closing(open_with_jobs(str(path))) as store:
+        write_epoch(store, 0)
+        stop = threading.Event()
+
+        def write() -> None:
+            epoch = 1
+            while not stop.is_set():
+                write_epoch(store, epoch)
+                epoch += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            floors = []
+            for number in range(4):
+                floors.append(store.job("job-0").iteration)
+                store.backup(tmp_path / f"copy-{number}.db")
+        finally:
+            stop.set()
+            writer.join(60)
+        last = store.job("job-0").iteration
+    for number, floor in enumerate(floors):
+        with SqliteStore(tmp_path / f"copy-{number}.db") as copy:
+            reached = {row.iteration for row in copy.rows()}
+            assert len(reached) == 1
+            (epoch,) = reached
+            assert floor <= epoch <= last
+            assert [one.epoch for one in copy.decisions()] == list(range(epoch + 1))
+            assert copy.check() == []
+
+
+def test_a_backup_is_one_new_file(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    """It never replaces a file, nor leaves half of one; a path that cannot be written is named."""
+    store.submit(JobSpec(id="a"))
+    target = tmp_path / "kept" / "copy.db"
+    store.backup(target)
+    assert [one.name for one in target.parent.iterdir()] == ["copy.db"]
+    before = target.read_bytes()
+    with pytest.raises(StoreError, match="already"):
+        store.backup(target)
+    with pytest.raises(StoreError, match=r"copy\.db"):
+        store.backup(target / "inside")
+    assert target.read_bytes() == before
+    with store.epoch():
+        store.submit(JobSpec(id="b"))
+        store.backup(tmp_path / "during.db")
+    with SqliteStore(tmp_path / "during.db") as copy:
+        assert [row.id for row in copy.rows()] == ["a"]
+
+
+# Pruning
+
+_retention = st.fixed_dictionaries(
+    {},
+    optional={
+        "before": st.floats(0, 10),
+        "keep_jobs": st.integers(0, 5),
+        "keep_decisions": st.integers(0, 5),
+    },
+)
+
+
+@given(
+    ends=st.lists(st.none() | st.tuples(st.floats(0, 10), st.sampled_from(ENDED)), max_size=8),
+    decisions=st.integers(0, 6),
+    snapshot=st.none() | st.integers(0, 6),
+    retention=_retention,
+)
+def test_pruning_removes_what_it_says_and_nothing_else(
+    ends: list[tuple[float, JobState] | None],
+    decisions: int,
+    snapshot: int | None,
+    retention: dict[str, float],
+) -> None:
+    """Ended jobs that every condition lets go are gone with all their rows; the rest is as it was."""
+    with TemporaryDirectory() as directory, SqliteStore(Path(directory) / "slaq.db") as store:
+        with store.epoch():
+            for number, end in enumerate(ends):
+                spec = JobSpec(id=f"job-{number}")
+                store.submit(spec)
+                store.append([observed(spec.id, iteration) for iteration in range(3)])
+                if end is not None:
+                    store.append([JobEnded(job_id=spec.id, at=end[0], state=end[1])])
+            for epoch in range(decisions):
+                if epoch == snapshot:
+                    store.save_snapshot(b"", at=0.0)
+                store.record(replace(decision(epoch), ids=("job-0",), time=float(epoch)), allocation())
+        kept_log = repr(store.events_since(store.snapshot()[1])) if store.snapshot() else ""  # type: ignore[index]
+        ended = sorted((end[0], number) for number, end in enumerate(ends) if end is not None)
+        before = retention.get("before", float("inf"))
+        gone = [
+            f"job-{number}"
+            for rank, (at, number) in enumerate(reversed(ended))
+            if rank >= retention.get("keep_jobs", 0 if "before" in retention else 99) and at < before
+        ]
+        kept = {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows() if row.id not in gone}
+        foreseen = store.prune(**retention, dry_run=True)  # type: ignore[arg-type]
+        assert len(store.rows()) == len(ends)
+        done = store.prune(**retention)  # type: ignore[arg-type]
+        assert sorted(done.jobs) == sorted(gone)
+        assert (foreseen.jobs, foreseen.observations, foreseen.allocations, foreseen.decisions) == (
+            *(done.jobs, done.observations, done.allocations),
+            done.decisions,
+        )
+        assert done.observations == 3 * len(gone)
+        assert {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows()} == kept
+        remaining = [one.epoch for one in store.decisions()]
+        assert remaining == list(range(decisions - len(remaining), decisions))
+        assert len(remaining) == decisions - done.decisions >= min(decisions, 1)
+        if "keep_decisions" in retention:
+            assert len(remaining) >= min(decisions, int(retention["keep_decisions"]))
+        if store.snapshot():
+            assert repr(store.events_since(store.snapshot()[1])) == kept_log  # type: ignore[index]
+        assert store.check() == []
+        assert store.submit_job(JobSpec(id="next"), owner="", submission={}, at=0.0).number == len(ends) + 1
+
+
+def test_pruning_gives_room_back_to_the_disk(store: SqliteStore, path: Path) -> None:
+    """The file shrinks by about what is said, and the ids of the jobs are told."""
+    for job_id in ("old", "new"):
+        store.submit(JobSpec(id=job_id))
+        store.append([replace(observed(job_id, iteration), at=0.0) for iteration in range(20_000)])
+    store.append([JobEnded(job_id="old", at=1.0, state=JobState.COMPLETED)])
+    store.append([CapacityChanged(at=0.5, capacity=3)])
+    store.prune()
+    size = path.stat().st_size
+    done = store.prune(before=2.0)
+    assert (done.jobs, done.observations) == (("old",), 20_000)
+    assert done.bytes > 300_000
+    assert size - path.stat().st_size >= done.bytes
+    assert len(store.observations("new").loss) == 20_000
+
+
+def test_others_write_while_a_store_is_pruned(path: Path) -> None:
+    """Epochs go on between the parts of a pruning, and nothing of them is lost."""
+    with closing(open_with_jobs(str(path))) as store:
+        for number in range(40):
+            store.submit(JobSpec(id=f"old-{number}"))
+            end = JobEnded(job_id=f"old-{number}", at=1.0, state=JobState.COMPLETED)
+            store.append([*(observed(f"old-{number}", i) for i in range(2_000)), end])
+        pruned = threading.Event()
+
+        def prune() -> None:
+            try:
+                store.prune(before=2.0)
+            finally:
+                pruned.set()
+
+        pruner = threading.Thread(target=prune)
+        pruner.start()
+        epoch = 0
+        while not pruned.is_set():
+            write_epoch(store, epoch)
+            epoch += 1
+        pruner.join(60)
+        assert [row.id for row in store.rows()] == ["job-0", "job-1", "job-2"]
+        assert store.job("job-0").iteration == epoch - 1
+        assert store.check() == []
