@@ -6,16 +6,15 @@ import numpy as np
 
 from slaq.core.allocation import Allocation, Candidates
 from slaq.core.arrays import Booleans, Floats, Integers
+from slaq.core.courses import START_POWER
 from slaq.core.decision import Decision
+from slaq.core.forecaster import Outlook
 from slaq.core.gain import HORIZONS, concave, gains, unit_grid
 from slaq.core.roster import Roster
 
 #: How much a job's gain is raised by the chance that it falls faster than forecast, in parts of the lower
 #: half of the 80% interval: a job thought flat must be able to prove otherwise.
 OPTIMISM = 0.3
-#: A job that has reported no change of loss yet is expected to have fallen by 1 - (1 + h) ** -START_POWER of
-#: its whole range after h iterations.
-START_POWER = 0.7
 #: The share of what is left to fall after which a job counts as converged.
 CONVERGED = 0.95
 
@@ -27,12 +26,11 @@ class Appraisal:
     rows: Integers
     capacity: int
     candidates: Candidates
-    #: Level and fall as in `Outlook`, at no and at every one of HORIZONS; ends of the interval likewise.
-    level: Floats
-    fall: Floats
-    below: Floats
-    above: Floats
+    #: At no and at every one of HORIZONS; zero where no loss is known.
+    outlook: Outlook
     diverged: Booleans
+    #: Unit seconds per iteration, as far as known.
+    cpu: Floats
     #: Iterations of the coming epoch, in strides, at each point of the candidates' grid: (jobs, points).
     iterations: Floats
 
@@ -57,8 +55,9 @@ class Appraiser:
         iterations, cpu = self._iterations(roster, rows, grid, capacity)
         # Forecasts count strides of iterations.
         iterations /= roster.stride[rows, None]
-        level, fall, below, above = self.outlook(roster, rows)
-        fall_now = self._believed(roster, rows, level, fall, below)
+        outlook = self.outlook(roster, rows)
+        level, fall = outlook.level, outlook.fall
+        fall_now = self._believed(roster, rows, outlook)
         gain = concave(gains(fall_now, iterations), grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
@@ -90,11 +89,9 @@ class Appraiser:
             rows=rows,
             capacity=capacity,
             candidates=candidates,
-            level=level,
-            fall=fall,
-            below=below,
-            above=above,
+            outlook=outlook,
             diverged=roster.diverged[rows],
+            cpu=cpu,
             iterations=iterations,
         )
 
@@ -115,11 +112,11 @@ class Appraiser:
         seconds = roster.runtime.seconds(rows, cpu, units)
         return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
 
-    def _believed(self, roster: Roster, rows: Integers, level: Floats, fall: Floats, below: Floats) -> Floats:
+    def _believed(self, roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
         """Return the falls to go by, normalised, at every one of HORIZONS."""
-        hoped = fall + self.optimism * np.maximum(below - below[:, :1], 0.0)
+        hoped = outlook.fall + self.optimism * np.maximum(outlook.below - outlook.below[:, :1], 0.0)
         target = roster.target[rows]
-        reached = np.minimum(level, roster.best[rows])
+        reached = np.minimum(outlook.level, roster.best[rows])
         wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
         hoped = np.minimum(hoped, wanted[:, None])
         extent = self.extent(roster, rows)[:, None]
@@ -134,15 +131,15 @@ class Appraiser:
             return np.asarray(roster.largest_fall[rows])
         return np.asarray(roster.worst[rows] - roster.best[rows])
 
-    def outlook(self, roster: Roster, rows: Integers) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return level, fall, below and above at no and at every one of HORIZONS; zero where no loss is known."""
+    def outlook(self, roster: Roster, rows: Integers) -> Outlook:
+        """Return the outlook at no and at every one of HORIZONS; zero where no loss is known."""
         level = np.zeros(len(rows))
         fall, below, above = np.zeros((3, len(rows), len(HORIZONS) + 1))
         heard = roster.observed[rows] > 0
-        outlook = roster.forecaster.outlook(rows[heard], (0.0, *HORIZONS))
-        level[heard], fall[heard] = outlook.level, outlook.fall
-        below[heard], above[heard] = outlook.below, outlook.above
-        return level, fall, below, above
+        known = roster.forecaster.outlook(rows[heard], (0.0, *HORIZONS))
+        level[heard], fall[heard] = known.level, known.fall
+        below[heard], above[heard] = known.below, known.above
+        return Outlook(level=level, fall=fall, below=below, above=above)
 
 
 def explain(
@@ -154,10 +151,11 @@ def explain(
     gained = _at(candidates.grid, candidates.gain, units)
 
     # Falls and half-intervals after that many iterations, all in one pass.
-    tables = np.stack((appraisal.fall, appraisal.below, appraisal.above)).reshape(-1, len(HORIZONS) + 1)
+    outlook = appraisal.outlook
+    tables = np.stack((outlook.fall, outlook.below, outlook.above)).reshape(-1, len(HORIZONS) + 1)
     ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
     fall, below, above = ahead.reshape(3, -1)
-    mean = appraisal.level - fall
+    mean = outlook.level - fall
     return Decision(
         epoch=epoch,
         time=time,

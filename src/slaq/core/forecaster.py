@@ -26,6 +26,12 @@ class Outlook:
         """The forecast itself."""
         return self.level[:, None] - self.fall
 
+    def take(self, jobs: Integers) -> "Outlook":
+        """Return the outlook of these jobs alone."""
+        return Outlook(
+            level=self.level[jobs], fall=self.fall[jobs], below=self.below[jobs], above=self.above[jobs]
+        )
+
 
 class Forecaster(Protocol):
     """Follows many jobs at once, each in a row of its own.

@@ -9,7 +9,8 @@ HORIZONS: tuple[float, ...] = (
     *(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0),
     *(512.0, 1024.0),
 )
-_KNOTS = np.array([0.0, *HORIZONS])
+#: Where forecasts are known: now, and at every one of HORIZONS.
+KNOTS: Floats = np.array([0.0, *HORIZONS])
 
 
 def unit_grid(limit: int) -> Integers:
@@ -29,8 +30,8 @@ def gains(falls: Floats, iterations: Floats) -> Floats:
     concave over units; `concave` mends what rounding, or a forecast that is not quite convex, leaves.
     """
     table = np.concatenate((np.zeros((len(falls), 1)), falls), axis=1)
-    place = np.clip(np.searchsorted(_KNOTS, iterations, side="right") - 1, 0, len(_KNOTS) - 2)
-    low, high = _KNOTS[place], _KNOTS[place + 1]
+    place = np.clip(np.searchsorted(KNOTS, iterations, side="right") - 1, 0, len(KNOTS) - 2)
+    low, high = KNOTS[place], KNOTS[place + 1]
     share = np.minimum((iterations - low) / (high - low), 1.0)
     start = np.take_along_axis(table, place, axis=1)
     stop = np.take_along_axis(table, place + 1, axis=1)

@@ -49,6 +49,15 @@ class RuntimeModel(Rows):
         believed = (self.seen[rows, None] >= SERIAL_AFTER) & (serial > SERIAL_SHARE * parallel)
         return parallel + np.where(believed, serial, 0.0)
 
+    def steady_seconds(self, rows: Integers, cpu: Floats, units: Floats) -> Floats:
+        """Return seconds per iteration as `seconds` does, but never more with more units.
+
+        For looking far ahead: a serial part counts however small it is beside the rest.
+        """
+        parallel = np.full(units.shape, np.inf)
+        np.divide(cpu[:, None], units, out=parallel, where=units > 1e-9)
+        return parallel + np.where(self.seen[rows] >= SERIAL_AFTER, self.serial[rows], 0.0)[:, None]
+
     def known(self, rows: Integers) -> Booleans:
         """Return for which rows a cost has been observed."""
         return self.seen[rows] > 0

@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats, Integers
+from slaq.core.forecaster import Outlook
 from slaq.core.gain import HORIZONS
 from slaq.core.roster import Roster
 from slaq.simulation.workload import Workload
@@ -35,7 +36,7 @@ class ClairvoyantAppraiser(Appraiser):
         return np.array([first - last for first, last in ends])
 
     @override
-    def outlook(self, roster: Roster, rows: Integers) -> tuple[Floats, Floats, Floats, Floats]:
+    def outlook(self, roster: Roster, rows: Integers) -> Outlook:
         horizons = np.array([0.0, *HORIZONS])
         level = np.zeros(len(rows))
         fall = np.zeros((len(rows), len(horizons)))
@@ -43,7 +44,7 @@ class ClairvoyantAppraiser(Appraiser):
             done = max(int(roster.observed[row]) - 1, 0)
             ahead = np.interp(done + horizons, np.arange(len(curve)), curve)
             level[place], fall[place] = ahead[0], ahead[0] - ahead
-        return level, fall, np.zeros_like(fall), np.zeros_like(fall)
+        return Outlook(level=level, fall=fall, below=np.zeros_like(fall), above=np.zeros_like(fall))
 
     def _curves(self, roster: Roster) -> list[Floats]:
         nothing = np.zeros(2)

@@ -1,0 +1,194 @@
+"""Laws of prospects: times and chances follow from the forecast, the pace and the time left."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slaq.core.appraisal import Appraiser
+from slaq.core.arrays import Floats
+from slaq.core.courses import COURSES, chances, strides_for
+from slaq.core.forecast import CurveForecaster
+from slaq.core.job import JobSpec, Kind
+from slaq.core.prospects import Prospects, foresee
+from slaq.core.roster import Roster
+
+CAPACITY = 16
+SECONDS = 4.0
+
+
+def reported(losses: list[float], **asked: object) -> Roster:
+    """A roster of one job that has reported these losses, at 4 unit seconds each."""
+    return all_reported([losses], **asked)
+
+
+def all_reported(curves: list[list[float]], **asked: object) -> Roster:
+    roster = Roster(CurveForecaster())
+    for number, losses in enumerate(curves):
+        roster.admit(JobSpec(id=str(number), **asked), 0.0)  # type: ignore[arg-type]
+        row = np.array([roster.ids[str(number)]])
+        roster.units[row] = 1
+        for k, loss in enumerate(losses):
+            spent = np.full(1, SECONDS if k else 0.0)
+            roster.observe(row, np.full(1, SECONDS * k), np.full(1, loss), spent, spent)
+    return roster
+
+
+def prospects(roster: Roster, units: float | Floats, now: float = 0.0) -> Prospects:
+    appraisal = Appraiser(epoch_seconds=1.0).appraise(roster, CAPACITY, now)
+    return foresee(roster, appraisal, np.broadcast_to(units, len(appraisal.rows)).astype(np.float64))
+
+
+def geometric(count: int, rate: float = 0.9, end: float = 1.0) -> list[float]:
+    return [end + rate**k for k in range(count)]
+
+
+losses = st.lists(st.floats(-5.0, 5.0), min_size=0, max_size=30)
+curves = st.one_of(losses, st.integers(3, 40).map(geometric))
+goals = st.fixed_dictionaries(
+    {},
+    optional={"target_loss": st.floats(-3.0, 3.0), "wanted": st.floats(0.05, 1.0)},
+)
+
+
+class TestChances:
+    @settings(max_examples=60, deadline=None)
+    @given(curves, goals, st.lists(st.tuples(st.floats(0, 16), st.floats(0, 5000)), min_size=2, max_size=6))
+    def test_never_fall_with_units_or_time(
+        self, losses: list[float], goal: dict[str, float], tried: list[tuple[float, float]]
+    ) -> None:
+        """More units and more time never lower the probability, which lies between 0 and 1."""
+        roster = reported(losses, deadline=0.0, **goal)
+
+        def chance(units: float, deadline: float) -> float:
+            roster.deadline[roster.rows()] = deadline
+            return float(prospects(roster, units).chance[0])
+
+        for (units, left), (more_units, more_left) in pairwise(tried):
+            low = chance(min(units, more_units), min(left, more_left))
+            assert 0.0 <= low <= 1.0
+            assert low <= chance(max(units, more_units), min(left, more_left)) + 1e-12
+            assert low <= chance(min(units, more_units), max(left, more_left)) + 1e-12
+
+    @given(
+        st.lists(st.floats(0, 100) | st.just(np.inf), min_size=COURSES, max_size=COURSES),
+        st.lists(st.floats(0, 200), min_size=1, max_size=20),
+    )
+    def test_is_the_law_of_the_courses(self, courses: list[float], available: list[float]) -> None:
+        """A chance is within one course of the share of courses that arrive, and never falls."""
+        strides, asked = np.sort(courses)[None], np.sort(available)[None]
+        found = chances(strides, asked)[0]
+        share = (strides[0][:, None] <= asked).mean(axis=0)
+        assert (np.abs(found - share) <= 1.0 / COURSES + 1e-9).all()
+        assert (np.diff(found) >= -1e-12).all()
+
+    @given(st.lists(st.floats(0.1, 100), min_size=COURSES, max_size=COURSES), st.floats(0.05, 0.95))
+    def test_strides_for_a_chance_suffice(self, courses: list[float], chance: float) -> None:
+        """So many strides as a probability asks for give at least that probability."""
+        strides = np.sort(courses)[None]
+        needed = strides_for(strides, chance)
+        assert chances(strides, needed[:, None])[0, 0] >= chance - 1e-9
+
+    @settings(deadline=None)
+    @given(curves.filter(len), st.floats(0, 100))
+    def test_is_one_when_reached(self, losses: list[float], left: float) -> None:
+        """A job that has been at its target has made it, whatever time is left."""
+        roster = reported(losses, target_loss=min(losses), deadline=left)
+        found = prospects(roster, 1.0, now=50.0)
+        assert found.chance[0] == 1.0
+        assert found.seconds_to_target[0] == 0.0
+        assert not found.hopeless[0]
+
+    def test_a_target_below_the_asymptote_is_hopeless(self) -> None:
+        """A loss that levels out at 1 will not reach 0.5, and a service can say so."""
+        found = prospects(reported(geometric(40, 0.7), target_loss=0.5, deadline=1e6), 16.0)
+        assert found.chance[0] < 0.1
+        assert found.hopeless[0]
+
+    def test_a_target_ahead_of_the_curve_is_likely(self) -> None:
+        """A steady fall makes the loss it is forecast to have in time, and hardly the one long after."""
+        roster = reported(geometric(30, 0.95), target_loss=1.0 + 0.95**40, deadline=0.0)
+        chance = {}
+        for iterations in (4, 25):
+            roster.deadline[roster.rows()] = iterations * SECONDS
+            chance[iterations] = prospects(roster, 1.0).chance[0]
+        assert chance[25] > 0.8
+        assert chance[4] < 0.3
+
+    def test_time_that_has_passed_is_no_chance(self) -> None:
+        """After its deadline a job that is not there yet has none, and is hopeless."""
+        found = prospects(reported(geometric(20), target_loss=1.0, deadline=10.0), 16.0, now=11.0)
+        assert found.chance[0] == 0.0
+        assert found.hopeless[0]
+
+    def test_nothing_is_known_at_the_start(self) -> None:
+        """A job that has not begun may make its target, with a chance that grows with the time."""
+        chance = [float(prospects(reported([], deadline=left), 1.0).chance[0]) for left in (1.0, 100.0, 1e5)]
+        assert chance == sorted(chance)
+        assert chance[0] < 0.3
+        assert chance[-1] > 0.7
+
+    def test_nan_is_no_progress(self) -> None:
+        """A job that diverged has no chance while it is so."""
+        roster = reported([*geometric(10), np.nan], target_loss=1.05, deadline=1e5)
+        assert prospects(roster, 16.0).chance[0] == 0.0
+
+
+class TestTimes:
+    def test_follow_the_curve(self) -> None:
+        """The iterations foreseen from the start to 90% and to 95% of a fall are right within a factor of two."""
+        fallen = 1.0 / (1.0 + 0.5 * np.arange(200))
+        for known in (8, 14, 20):
+            found = prospects(reported((1.0 + fallen[:known]).tolist()), 1.0)
+            for share, seconds in zip((0.9, 0.95), found.seconds_to[0].tolist(), strict=True):
+                really = int(np.argmax(fallen <= 1.0 - share))
+                foreseen = known - 1 + seconds / SECONDS
+                assert really / 2 <= foreseen <= 2 * max(really, known), (known, share)
+
+    @settings(max_examples=40, deadline=None)
+    @given(curves, st.floats(0.01, 16), st.floats(0.01, 16))
+    def test_are_shorter_with_more_units(self, losses: list[float], one: float, other: float) -> None:
+        """More units never take longer, 95% never comes before 90%, and twice the units take half the time."""
+        roster = reported(losses)
+        few, many = (prospects(roster, units).seconds_to[0] for units in sorted((one, other)))
+        if np.isnan(few[0]):
+            assert len(losses) < 2 or np.isnan(many).all()
+            return
+        assert few[0] <= few[1]
+        assert (many <= few).all()
+
+    @settings(max_examples=40, deadline=None)
+    @given(
+        st.lists(st.floats(-5.0, 5.0), min_size=2, max_size=20), st.floats(0.01, 100.0), st.floats(-50, 50)
+    )
+    def test_have_no_unit_of_loss(self, losses: list[float], scale: float, shift: float) -> None:
+        """Scaling or shifting a loss changes no time and no chance."""
+        plain = prospects(reported(losses, deadline=60.0), 2.0)
+        moved = prospects(reported([scale * loss + shift for loss in losses], deadline=60.0), 2.0)
+        known = np.isfinite(plain.seconds_to) & (plain.seconds_to > 0) & (moved.seconds_to > 0)
+        np.testing.assert_allclose(plain.seconds_to[known], moved.seconds_to[known], rtol=1e-3)
+        np.testing.assert_allclose(plain.chance, moved.chance, atol=0.07)
+
+    def test_nothing_moves_without_units(self) -> None:
+        """What has not been made is never made by a job that holds nothing."""
+        found = prospects(reported(geometric(10), deadline=100.0), 0.0)
+        assert np.isinf(found.seconds_to).all()
+        assert found.chance[0] < 0.5
+
+    def test_other_work_has_no_prospects(self) -> None:
+        """A job without a loss is expected nowhere, and is not hopeless."""
+        found = prospects(reported([], kind=Kind.OTHER, deadline=100.0), 1.0)
+        assert np.isnan(found.seconds_to).all()
+        assert np.isnan(found.chance[0])
+        assert not found.hopeless[0]
+
+    def test_jobs_do_not_mix(self) -> None:
+        """Prospects of many jobs at once are those of each alone."""
+        curves = [geometric(3), geometric(30, 0.8), [5.0], [3.0, 2.0, 2.5, 1.9]]
+        together = prospects(all_reported(curves, deadline=90.0), 2.0)
+        for place, losses in enumerate(curves):
+            alone = prospects(reported(losses, deadline=90.0), 2.0)
+            if len(losses) > 1:
+                np.testing.assert_allclose(together.seconds_to[place], alone.seconds_to[0])
+                np.testing.assert_allclose(together.chance[place], alone.chance[0])
