@@ -288,7 +288,7 @@ def test_pruning_removes_what_it_says_and_nothing_else(
                 if epoch == snapshot:
                     store.save_snapshot(b"", at=0.0)
                 store.record(replace(decision(epoch), ids=("job-0",), time=float(epoch)), allocation())
-        kept_log = repr(store.events_since(store.snapshot()[1])) if store.snapshot() else ""  # type: ignore[index]
+        kept_log = repr(list(store.events_since(store.snapshot()[1]))) if store.snapshot() else ""  # type: ignore[index]
         ended = sorted((end[0], number) for number, end in enumerate(ends) if end is not None)
         before = retention.get("before", float("inf"))
         gone = [
@@ -313,7 +313,7 @@ def test_pruning_removes_what_it_says_and_nothing_else(
         if "keep_decisions" in retention:
             assert len(remaining) >= min(decisions, int(retention["keep_decisions"]))
         if store.snapshot():
-            assert repr(store.events_since(store.snapshot()[1])) == kept_log  # type: ignore[index]
+            assert repr(list(store.events_since(store.snapshot()[1]))) == kept_log  # type: ignore[index]
         assert store.check() == []
         assert store.submit_job(JobSpec(id="next"), owner="", submission={}, at=0.0).number == len(ends) + 1
 

@@ -78,6 +78,12 @@ SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
 FROM observations
 WHERE job = ? AND curve = ? AND seq > ?;
 
+-- name: others_since
+SELECT seq, id, events.at, kind, body
+FROM events LEFT JOIN jobs ON number = job
+WHERE seq > ?
+ORDER BY seq;
+
 -- name: all_curves
 SELECT seq, iteration, at, loss, cpu_seconds, wall_seconds, metrics
 FROM observations
@@ -127,6 +133,21 @@ FROM decisions
 WHERE (:before IS NULL OR time < :before)
     AND seq < (SELECT min(seq) FROM (SELECT seq FROM decisions ORDER BY seq DESC LIMIT :keep))
     AND seq <= COALESCE((SELECT seq FROM snapshots), seq);
+
+-- name: prune_batches
+-- Which events came together is of use as far back as an unfinished job has reported.
+DELETE FROM batches
+WHERE last_seq < COALESCE(
+    (
+        SELECT min(seq)
+        FROM jobs JOIN observations ON observations.job = number AND observations.curve = jobs.curve
+        WHERE state IN ('queued', 'running', 'paused')
+            AND observations.iteration = (
+                SELECT min(iteration) FROM observations WHERE job = number AND curve = jobs.curve
+            )
+    ),
+    (SELECT seq FROM counters)
+);
 
 -- name: prune_decisions
 DELETE FROM decisions

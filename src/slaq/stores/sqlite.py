@@ -194,7 +194,6 @@ class SqliteStore(SqliteHistory, Store):
         with self._file.writing() as transaction:
             place = transaction.seq if seq is None else seq
             transaction.db.execute(SQL["snapshot"], (place, at, blob))
-            transaction.db.execute("DELETE FROM batches WHERE last_seq <= ?", (place,))
             transaction.see(at)
 
     def next_notice(self, count: int = 1) -> range:

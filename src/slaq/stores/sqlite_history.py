@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -165,14 +165,14 @@ class SqliteHistory(History):
             found = db.execute("SELECT body, seq FROM snapshots").fetchone()
         return None if found is None else (found[0], found[1])
 
-    def events_since(self, seq: int) -> list[Batch]:
-        """Return what was appended and decided after a place in the log, in order, as it came.
+    def events_since(self, seq: int) -> Iterator[Batch]:
+        """Yield what was appended and decided after a place in the log, in order, as it came.
 
         Of losses, those of unfinished jobs and their present curves only; a job whose `curve_seq` is later
-        than `seq` begins anew.
+        than `seq` begins anew. All of it is of the moment when the first is asked for.
         """
         with self._file.reading() as db:
-            return list(batches_since(db, seq))
+            yield from batches_since(db, seq)
 
     def last_time(self) -> float:
         """Return the latest moment stored; 0 for a store that never saw one."""

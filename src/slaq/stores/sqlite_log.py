@@ -2,78 +2,98 @@
 
 import heapq
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import TypeVar
 
-from slaq.core.decision import Decision
 from slaq.core.events import Event
-from slaq.stores.sqlite_events import Row, loss_observed, other_event
+from slaq.stores.sqlite_events import loss_observed, other_event
 from slaq.stores.sqlite_packing import unpack_credits, unpack_decision
 from slaq.stores.sqlite_queries import SQL
 from slaq.stores.sqlite_records import Batch
 
+T = TypeVar("T")
+#: Something with its place in the log.
+Placed = tuple[int, T]
+
+_place = itemgetter(0)
+
 
 def events_of(db: sqlite3.Connection, job_id: str, number: int) -> list[Event]:
     """Return all that happened to one job, in order; those of earlier curves too."""
-    found: list[tuple[int, Event]] = [
+    found: list[Placed[Event]] = [
         (row[0], loss_observed(job_id, row[1:])) for row in db.execute(SQL["all_curves"], (number,))
     ]
     others = db.execute("SELECT seq, at, kind, body FROM events WHERE job = ?", (number,))
     found.extend((row[0], other_event(job_id, row[1:])) for row in others)
-    return [event for _, event in sorted(found, key=lambda one: one[0])]
+    return [event for _, event in sorted(found, key=_place)]
 
 
 def batches_since(db: sqlite3.Connection, seq: int) -> Iterator[Batch]:
-    """Yield what was appended and decided after this place, as it came."""
-    events = _events_since(db, seq)
-    place = 0
-    for last, decision in heapq.merge(
-        ((last, None) for (last,) in db.execute("SELECT last_seq FROM batches WHERE last_seq > ?", (seq,))),
-        _decisions_since(db, seq),
-        key=lambda one: one[0],
-    ):
+    """Yield what was appended and decided after this place, as it came.
+
+    After a snapshot that is little, and read from the ends of the curves; from the beginning it may be more
+    than fits into memory, and is read as it is asked for.
+    """
+    snapshot = db.execute("SELECT seq FROM snapshots").fetchone()
+    if snapshot is not None and seq >= snapshot[0]:
+        losses: Iterable[Placed[Event]] = sorted(_ends(db, seq), key=_place)
+    else:
+        losses = heapq.merge(*_curves(db, seq), key=_place)
+    others = (
+        (place, other_event(job_id, tuple(row)))
+        for place, job_id, *row in db.execute(SQL["others_since"], (seq,))
+    )
+    lasts = db.execute("SELECT last_seq, NULL FROM batches WHERE last_seq > ? ORDER BY last_seq", (seq,))
+    limits = heapq.merge(lasts, _decisions_since(db, seq), key=_place)
+    yield from _cut(heapq.merge(losses, others, key=_place), limits)
+
+
+def _cut(events: Iterable[Placed[Event]], limits: Iterable[Placed[Batch | None]]) -> Iterator[Batch]:
+    """Yield the events up to each limit together, and the decisions among the limits in their places."""
+    coming = iter(events)
+    following = next(coming, None)
+    for last, decision in limits:
+        together: list[Event] = []
+        while following is not None and following[0] <= last:
+            together.append(following[1])
+            following = next(coming, None)
+        if together:
+            yield Batch(seq=last, events=tuple(together))
         if decision is not None:
             yield decision
-            continue
-        start = place
-        while place < len(events) and events[place][0] <= last:
-            place += 1
-        if place > start:
-            yield Batch(seq=last, events=tuple(event for _, event in events[start:place]))
 
 
-def _events_since(db: sqlite3.Connection, seq: int) -> list[tuple[int, Event]]:
-    """Return the losses of unfinished jobs and all other events after this place, in order."""
-    found: list[tuple[int, Event]] = []
+def _ends(db: sqlite3.Connection, seq: int) -> Iterator[Placed[Event]]:
+    """Yield the losses of unfinished jobs after this place, those of each job from its last one backwards."""
     for job_id, number, curve, late_seq in db.execute(SQL["unfinished_curves"]).fetchall():
-        for row in _curve_since(db, seq, (number, curve), in_order=late_seq <= seq):
-            found.append((row[0], loss_observed(job_id, row[1:])))
-    others = db.execute(
-        "SELECT seq, id, events.at, kind, body FROM events LEFT JOIN jobs ON number = job WHERE seq > ?",
-        (seq,),
-    )
-    found.extend((row[0], other_event(row[1], row[2:])) for row in others)
-    return sorted(found, key=lambda one: one[0])
+        if late_seq > seq:
+            # Some came out of order: any of them may be one of those.
+            for row in db.execute(SQL["curve_after"], (number, curve, seq)):
+                yield row[0], loss_observed(job_id, row[1:])
+            continue
+        for row in db.execute(SQL["curve_backwards"], (number, curve)):
+            if row[0] <= seq:
+                break
+            yield row[0], loss_observed(job_id, row[1:])
 
 
-def _curve_since(
-    db: sqlite3.Connection, seq: int, curve: tuple[int, int], *, in_order: bool
-) -> Iterator[Row]:
-    """Yield the losses of one curve after this place; from the end backwards where none came out of order."""
-    if not in_order:
-        yield from db.execute(SQL["curve_after"], (*curve, seq))
-        return
-    cursor = db.execute(SQL["curve_backwards"], curve)
-    for row in cursor:
-        if row[0] <= seq:
-            cursor.close()
-            return
-        yield row
+def _curves(db: sqlite3.Connection, seq: int) -> Iterator[Iterator[Placed[Event]]]:
+    """Yield, for each unfinished job, its losses after this place in order."""
+    for job_id, number, curve, late_seq in db.execute(SQL["unfinished_curves"]).fetchall():
+        query = SQL["curve_after"] + (" ORDER BY seq" if late_seq else " ORDER BY iteration")
+        yield _losses(db.execute(query, (number, curve, seq)), job_id)
 
 
-def _decisions_since(db: sqlite3.Connection, seq: int) -> Iterator[tuple[int, Batch]]:
+def _losses(rows: sqlite3.Cursor, job_id: str) -> Iterator[Placed[Event]]:
+    for row in rows:
+        yield row[0], loss_observed(job_id, row[1:])
+
+
+def _decisions_since(db: sqlite3.Connection, seq: int) -> Iterator[Placed[Batch]]:
     for place, body, credits in db.execute(
         "SELECT seq, body, credits FROM decisions WHERE seq > ? ORDER BY seq", (seq,)
     ):
-        decision: Decision = unpack_decision(body)
+        decision = unpack_decision(body)
         allocation = None if credits is None else unpack_credits(decision, credits)
         yield place, Batch(seq=place, decision=decision, allocation=allocation)

@@ -22,8 +22,8 @@ T = TypeVar("T", bound=JobSpec | Decision)
 
 #: Specs and submissions read most often; each is read again with every listing.
 _REMEMBERED = 8192
-#: What an allocation holds beyond ids and units.
-_CREDITS = tuple(one.name for one in fields(Allocation) if one.name not in ("ids", "units"))
+#: What an allocation holds that is not in its decision.
+_CREDITS = ("credit", "owner_credit")
 _LENGTH = struct.Struct("<I")
 
 

@@ -87,10 +87,10 @@ def prune(file: DatabaseFile, retention: Retention) -> Pruned:
                 transaction.db.execute("DELETE FROM jobs WHERE number = ?", (job,))
         time.sleep(_COURTESY)
     decisions = _prune_decisions(file, last_seq)
-    if retention.before is not None:
-        with file.writing() as transaction:
-            about = (retention.before, last_seq)
-            transaction.db.execute("DELETE FROM events WHERE job IS NULL AND at < ? AND seq <= ?", about)
+    with file.writing() as transaction:
+        transaction.db.execute(SQL["prune_batches"])
+        # What happened to the cluster belongs to no job, and is as old as the decisions that go.
+        transaction.db.execute("DELETE FROM events WHERE job IS NULL AND seq <= ?", (last_seq,))
     return Pruned(
         jobs=tuple(job_id for _, job_id in jobs), **removed, decisions=decisions, bytes=_give_back(file)
     )

@@ -83,7 +83,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_job ON events (job, seq);
 
--- Which events came together: the place in the log of the last of them. Kept as far back as the snapshot.
+-- Which events came together: the place in the log of the last of them.
 CREATE TABLE batches (
     last_seq INTEGER PRIMARY KEY
 );
