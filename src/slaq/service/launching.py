@@ -74,15 +74,18 @@ class Launcher:
             _log.info("reports recovered", extra={"job": row.id, "count": len(found)})
         return list(_observed(row, found, now))
 
-    def take_reports(self, row: JobRow) -> None:
-        """Pass on what a job that runs elsewhere has reported and the store never saw."""
-        files = self.files(row.id)
-        with files.reports.open("rb") as file:
-            file.seek(row.report_offset)
-            self.external.report(row.id, readings(file.read(), row.report_offset))
+    def take_reports(self, job_id: str) -> None:
+        """Pass on what a job that runs elsewhere has reported since the last time; one caller at a time."""
+        reach = self.external.reach(job_id)
+        if reach is None:
+            return
+        with self.files(job_id).reports.open("rb") as file:
+            file.seek(reach)
+            lines = file.read()
+        self.external.report(job_id, _readings(lines, reach), reach + len(lines))
 
 
-def readings(lines: bytes, offset: int) -> Iterator[Reading | NewRate]:
+def _readings(lines: bytes, offset: int) -> Iterator[Reading | NewRate]:
     """Yield what lines of reports say, the first of them at this offset of the file; nonsense is passed over."""
     for line in lines.splitlines(keepends=True):
         offset += len(line)
@@ -104,6 +107,7 @@ def _past(row: JobRow, now: float, *, fresh_curve: bool) -> Past:
         last_iteration=row.iteration,
         first_loss=row.first_loss,
         seconds=0.0 if row.started_at is None else max(now - row.started_at, 0.0),
+        reach=row.report_offset,
     )
 
 

@@ -100,6 +100,8 @@ class Scheduling(Listener, Steward):
         #: The moment the last epoch ended, and how many seconds it took.
         self.decided_at, self.decide_seconds = self.clock.now(), 0.0
         self.counts = Counts()
+        #: Jobs started in this epoch, which may have reported before.
+        self._admitted: list[Standing] = []
         self._since_snapshot = 0
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -131,9 +133,7 @@ class Scheduling(Listener, Steward):
         recovery = Recovery(store=self.store, roster=self.roster, board=self.board, launcher=self.launcher)
         for spec in recovery.recover(now):
             self.station.engine.start(spec, None)
-            job = self.board.jobs[spec.id]
-            if job.submission.external:
-                self.launcher.take_reports(job.row)
+            self.take_reports(self.board.jobs[spec.id])
         self._thread = threading.Thread(target=self._run, name="slaq-scheduler", daemon=True)
         self._thread.start()
 
@@ -191,6 +191,8 @@ class Scheduling(Listener, Steward):
         epoch = self.scheduler.epoch
         self.decision = self.scheduler.run_epoch()
         self.scheduler.epoch += 1
+        while self._admitted:
+            self.take_reports(self._admitted.pop())
         if self.decision is not None:
             for job_id, reduction in self.board.decide(self.decision, self._prospects()):
                 self.station.engine.finish(job_id, f"it has done {reduction:.1%} of its forecast reduction")
@@ -252,8 +254,15 @@ class Scheduling(Listener, Steward):
             )
             self.ledger.append([end])
             return False
+        self._admitted.append(job)
         self.publish("job.started", job)
         return True
+
+    def take_reports(self, job: Standing) -> None:
+        """Take in what a job that runs elsewhere has reported, if it has been started."""
+        if job.submission.external:
+            with job.reporting:
+                self.launcher.take_reports(job.row.id)
 
     @override
     def take(self, events: Sequence[Event]) -> None:

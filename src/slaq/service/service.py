@@ -31,7 +31,6 @@ from slaq.jobs.options import check_options
 from slaq.service import views
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles, LogChunk
-from slaq.service.launching import readings
 from slaq.service.records import ClusterView, Identity, JobView, Notice, Submission, UserView
 from slaq.service.scheduling import Scheduling
 from slaq.service.standing import Standing
@@ -257,7 +256,6 @@ class Service:
         self._open()
         if not lines.endswith(b"\n"):
             raise RequestError("the last line of the reports has no end; send whole lines")
-        external = self._at_work.station.external
         job = self._unfinished(who, job_id)
         # Not the scheduler's lock: writing to the disk must not hold up decisions.
         with job.reporting:
@@ -265,10 +263,8 @@ class Service:
             if not files.directory.exists():
                 files.make(None, None)
             base = files.base_of(source)
-            before = files.reports_size()
             reached = files.append_reports(lines, offset=base + offset)
-            if job.submission.external and external.running(job_id) and reached > before:
-                external.report(job_id, readings(lines[before - base - offset :], before))
+        self._at_work.take_reports(job)
         return reached - base
 
     def end(self, who: Identity, job_id: str, *, state: JobState, reason: str = "") -> JobView:

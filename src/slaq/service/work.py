@@ -47,6 +47,8 @@ class Past:
     first_loss: float | None = None
     #: Seconds it has run.
     seconds: float = 0.0
+    #: How far into what it reported elsewhere has been taken in.
+    reach: int = 0
 
 
 def check(submission: Submission) -> None:
@@ -161,7 +163,12 @@ def definition_of(submission: Submission, spec: JobSpec, units_per_core: int) ->
 
 def external_job(submission: Submission, past: Past) -> ExternalJob:
     """Return the work of a job that runs elsewhere."""
-    return ExternalJob(goal=_goal(submission), last_iteration=past.last_iteration, first_loss=past.first_loss)
+    return ExternalJob(
+        goal=_goal(submission),
+        last_iteration=past.last_iteration,
+        first_loss=past.first_loss,
+        reach=past.reach,
+    )
 
 
 def command_job(

@@ -20,6 +20,8 @@ class ExternalJob:
     goal: Goal = field(default_factory=Goal)
     last_iteration: int = -1
     first_loss: float | None = None
+    #: How far into its reports they have been taken in.
+    reach: int = 0
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class _Run:
     job: ExternalJob
     iteration: int
     first_loss: float | None
+    reach: int
     #: Unix time and CPU seconds of its last report.
     at: float | None = None
     cpu: float | None = None
@@ -54,16 +57,25 @@ class ExternalRunner(Runner[ExternalJob]):
             if spec.id not in self._prepared:
                 raise UnknownJobError(spec.id)
             job = self._prepared.pop(spec.id)
-            self._runs[spec.id] = _Run(job=job, iteration=job.last_iteration, first_loss=job.first_loss)
+            self._runs[spec.id] = _Run(
+                job=job, iteration=job.last_iteration, first_loss=job.first_loss, reach=job.reach
+            )
 
     def running(self, job_id: str) -> bool:
         """Return whether the job was started and has not ended."""
         return job_id in self._runs
 
-    def report(self, job_id: str, readings: Iterable[Reading | NewRate]) -> None:
-        """Pass on what a job has reported; what comes after its end is dropped."""
+    def reach(self, job_id: str) -> int | None:
+        """Return how far into a job's reports they have been passed on; None where it does not run."""
+        run = self._runs.get(job_id)
+        return None if run is None else run.reach
+
+    def report(self, job_id: str, readings: Iterable[Reading | NewRate], reach: int) -> None:
+        """Pass on what a job has reported up to there; what comes after its end is dropped."""
         with self._lock:
             run = self._runs.get(job_id)
+            if run is not None:
+                run.reach = reach
             for item in readings:
                 if run is None:
                     return
