@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from slaq.core.allocation import Policy
-from slaq.core.appraisal import Appraiser, explain
+from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.roster import Roster
 from slaq.ports import Clock, Engine, Store
@@ -26,6 +26,8 @@ class Scheduler:
     appraiser: Appraiser
     roster: Roster
     epoch: int = 0
+    #: What the last decision was made from; None before the first.
+    appraisal: Appraisal | None = None
 
     def epochs(self) -> Iterator[Decision | None]:
         """Run epochs until no job is active or queued; yield each decision once it is in force."""
@@ -49,7 +51,7 @@ class Scheduler:
 
         # 2. and 3. Forecast every active job in one array pass, and turn forecasts into gains.
         capacity = self.engine.capacity()
-        appraisal = self.appraiser.appraise(self.roster, capacity, now)
+        appraisal = self.appraisal = self.appraiser.appraise(self.roster, capacity, now)
 
         # 4. Allocate: pure, so the simulator and the live cluster decide alike.
         allocation = self.policy.allocate(appraisal.candidates, capacity)

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite, isnan
 
 from typing_extensions import override
 
@@ -17,6 +18,7 @@ from slaq.core.errors import SlaqError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.policies import BetweenOwners
+from slaq.core.prospects import foresee
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import SHUT_DOWN, Ending, Listener
 from slaq.engines.local.engine import cores_here, usual_units_per_core
@@ -194,7 +196,7 @@ class Scheduling(Listener, Steward):
         while self._admitted:
             self.take_reports(self._admitted.pop())
         if self.decision is not None:
-            for job_id, reduction in self.board.decide(self.decision, self._prospects()):
+            for job_id, reduction in self.board.decide(self.decision, self._prospects(began)):
                 self.station.engine.finish(job_id, f"it has done {reduction:.1%} of its forecast reduction")
             self._tell(self.decision)
             self._since_snapshot += 1
@@ -207,9 +209,22 @@ class Scheduling(Listener, Steward):
             self.counts.late_epochs += 1
             _log.warning("epoch late", extra={"epoch": epoch, "seconds": round(self.decide_seconds, 3)})
 
-    def _prospects(self) -> Mapping[str, Prospect]:
+    def _prospects(self, now: float) -> Mapping[str, Prospect]:
         """Return when each job is expected to be good enough."""
-        return {}
+        appraisal = self.scheduler.appraisal
+        assert appraisal is not None
+        found = foresee(self.roster, appraisal, self.roster.usual_units[appraisal.rows])
+        moments = now + found.seconds_to
+        rows = zip(found.ids, moments.tolist(), found.chance.tolist(), found.hopeless.tolist(), strict=True)
+        return {
+            job_id: Prospect(
+                at_90=at_90 if isfinite(at_90) else None,
+                at_95=at_95 if isfinite(at_95) else None,
+                chance=None if isnan(chance) else chance,
+                hopeless=hopeless,
+            )
+            for job_id, (at_90, at_95), chance, hopeless in rows
+        }
 
     def _tell(self, decision: Decision) -> None:
         """Publish what is new since the last decision."""

@@ -351,26 +351,19 @@ class Service:
             self._admin(who, f"see the standing of {name}")
         return self._user(name)
 
-    def set_user(
-        self,
-        who: Identity,
-        name: str,
-        *,
-        weight: float | None = None,
-        max_jobs: int | None = None,
-        max_cores: float | None = None,
-    ) -> UserView:
-        """Change what a user may have; None leaves a thing as it is. For admins."""
+    def set_user(self, who: Identity, name: str, **changes: Any) -> UserView:
+        """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
         self._admin(who, "change the limits of users")
-        check_options(weight=weight, max_cores=max_cores)
+        weight, most = changes.get("weight"), changes.get("max_jobs")
+        check_options(weight=weight, max_cores=changes.get("max_cores"))
         if not USER.fullmatch(name):
             raise JobOptionError("user", name, "the name of a user")
-        if max_jobs is not None and max_jobs < 0:
-            raise JobOptionError("max_jobs", max_jobs, "0 or more")
-        given = {"weight": weight, "max_jobs": max_jobs, "max_cores": max_cores}
-        chosen = {key: value for key, value in given.items() if value is not None}
+        if most is not None and most < 0:
+            raise JobOptionError("max_jobs", most, "0 or more")
+        if weight is None:
+            changes.pop("weight", None)  # everyone has one
         with self._at_work.lock:
-            changed: UserLimits = replace(self._limits.get(name, self.settings.defaults), **chosen)  # type: ignore[arg-type]
+            changed = replace(self._limits.get(name, self.settings.defaults), **changes)
             self._limits = {**self._limits, name: changed}
             self.store.set_meta(
                 _USERS, json.dumps({user: asdict(limit) for user, limit in self._limits.items()})
