@@ -1,5 +1,6 @@
 """Requests to the service: sent again across a restart where that does no harm, refusals raised as errors."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,8 @@ class Connection:
         self.place = place
         self.patience = patience
         self._met = False
+        #: Whether the last request was answered.
+        self._there = False
         self._closed = threading.Event()
         self._http = _http(place)
         # For what must not be done twice: a connection of its own, so that one which the service has closed
@@ -66,15 +69,18 @@ class Connection:
         client = self._fresh if once else self._http
         while True:
             try:
+                self._knock()
                 response = client.request(method, path, **request)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            except (httpx.ConnectError, httpx.ConnectTimeout, OSError) as error:
+                self._there = False
                 tries.next(UnreachableError(self.place.address, _reason(error)))
             except httpx.TransportError as error:
+                self._there = False
                 if once:
                     raise LostReplyError(self.place.address) from None
                 tries.next(UnreachableError(self.place.address, _reason(error)))
             else:
-                self._met = True
+                self._met = self._there = True
                 if response.is_success:
                     return response
                 refusal = error_of(response, self.place)
@@ -88,14 +94,26 @@ class Connection:
     def stream(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
         """Give the service's reply while it comes; raises as `ask` does, and sends nothing again."""
         try:
+            self._knock()
+        except OSError as error:
+            raise UnreachableError(self.place.address, _reason(error)) from None
+        try:
             with self._http.stream(method, path, **request) as response:
-                self._met = True
+                self._met = self._there = True
                 if not response.is_success:
                     response.read()
                     raise error_of(response, self.place)
                 yield response
         except httpx.TransportError as error:
+            self._there = False
             raise UnreachableError(self.place.address, _reason(error)) from None
+
+    def _knock(self) -> None:
+        """Raise OSError where nobody listens on the socket; httpx would find out too, but leave one unclosed."""
+        if self.place.socket is not None and not self._there:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+                door.settimeout(CONNECT_SECONDS)
+                door.connect(str(self.place.socket))
 
 
 class _Tries:
