@@ -327,6 +327,20 @@ def test_a_submission_comes_back_as_it_was_given(store: SqliteStore) -> None:
     assert store.rows(tag="nigh") == []
 
 
+def test_bytes_that_are_no_text_do_no_harm(store: SqliteStore) -> None:
+    """An environment keeps them; a reason shows them; nobody has a job, tag or owner of such a name."""
+    odd = b"caf\xe9".decode("utf-8", "surrogateescape")
+    row = store.submit_job(JobSpec(id="a"), owner="", submission={"env": {"A": odd}}, at=0.0)
+    assert row.submission["env"]["A"] == odd
+    store.append([JobEnded(job_id="a", at=1.0, state=JobState.FAILED, reason=f"no file {odd}")])
+    assert store.job("a").reason == r"no file caf\udce9"
+    assert store.rows(owner=odd) == store.rows(tag=odd) == []
+    with pytest.raises(UnknownJobError):
+        store.job(odd)
+    with pytest.raises(UnknownJobError):
+        store.append([observed(odd, 0)])
+
+
 def test_a_job_can_be_changed(store: SqliteStore) -> None:
     """Columns and fields of the spec change alike, arrival in the queue too; others are refused by name."""
     store.submit(JobSpec(id="a"))

@@ -20,7 +20,14 @@ from slaq.ports import Store
 from slaq.stores.sqlite_events import Row, keep_events
 from slaq.stores.sqlite_file import DatabaseFile, Transaction
 from slaq.stores.sqlite_history import SqliteHistory
-from slaq.stores.sqlite_packing import pack_credits, pack_decision, spec_of, spec_text, submission_text
+from slaq.stores.sqlite_packing import (
+    pack_credits,
+    pack_decision,
+    spec_of,
+    spec_text,
+    storable,
+    submission_text,
+)
 from slaq.stores.sqlite_pruning import Retention, prune, would_prune
 from slaq.stores.sqlite_queries import SQL
 from slaq.stores.sqlite_records import JobRow, Pruned
@@ -146,6 +153,8 @@ class SqliteStore(SqliteHistory, Store):
             columns = {name: values[name] for name in values if name in _CHANGEABLE}
             if "tags" in columns:
                 columns["tags"] = json.dumps(list(columns["tags"]))
+            if "reason" in columns:
+                columns["reason"] = storable(columns["reason"])
             if spec.arrival != row.spec.arrival:
                 columns["arrival"] = spec.arrival
             if columns:

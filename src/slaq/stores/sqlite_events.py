@@ -10,6 +10,7 @@ from slaq.core.errors import UnknownJobError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobState, Observation
 from slaq.stores.sqlite_file import Transaction
+from slaq.stores.sqlite_packing import storable
 from slaq.stores.sqlite_queries import SQL
 
 Row = tuple[Any, ...]
@@ -124,7 +125,7 @@ def _keep_others(
                     # A job ends once.
                     continue
                 standing.state = event.state
-                db.execute(SQL["end_job"], (event.state, event.reason, event.at, number))
+                db.execute(SQL["end_job"], (event.state, storable(event.reason), event.at, number))
                 if standing.units:
                     db.execute(SQL["allocate"], (number, event.at, 0))
         body = {

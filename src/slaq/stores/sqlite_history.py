@@ -16,7 +16,7 @@ from slaq.ports import History
 from slaq.stores.sqlite_events import Row, other_event
 from slaq.stores.sqlite_file import DatabaseFile
 from slaq.stores.sqlite_log import batches_since, events_of
-from slaq.stores.sqlite_packing import spec_of, submission_of, unpack_decision
+from slaq.stores.sqlite_packing import spec_of, storable, submission_of, unpack_decision
 from slaq.stores.sqlite_queries import SQL
 from slaq.stores.sqlite_records import Batch, Curve, JobRow, Tally
 
@@ -34,7 +34,7 @@ class SqliteHistory(History):
     def job(self, job_id: str) -> JobRow:
         """Return one job as it stands."""
         with self._file.reading() as db:
-            found = db.execute(f"{_SELECT} WHERE id = ?", (job_id,)).fetchone()
+            found = db.execute(f"{_SELECT} WHERE id = ?", (storable(job_id),)).fetchone()
         if found is None:
             raise UnknownJobError(job_id)
         return _job_row(found)
@@ -56,10 +56,10 @@ class SqliteHistory(History):
             conditions.append(f"state IN ({', '.join(repr(str(JobState(one))) for one in states)})")
         if owner is not None:
             conditions.append("owner = ?")
-            values.append(owner)
+            values.append(storable(owner))
         if tag is not None:
             conditions.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-            values.append(tag)
+            values.append(storable(tag))
         if after_number is not None:
             conditions.append("number < ?" if newest_first else "number > ?")
             values.append(after_number)
@@ -195,7 +195,8 @@ class SqliteHistory(History):
 
     @staticmethod
     def _standing(db: sqlite3.Connection, job_id: str) -> tuple[int, int, int]:
-        found = db.execute("SELECT number, curve, iteration FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        query = "SELECT number, curve, iteration FROM jobs WHERE id = ?"
+        found = db.execute(query, (storable(job_id),)).fetchone()
         if found is None:
             raise UnknownJobError(job_id)
         job, curve, iteration = found

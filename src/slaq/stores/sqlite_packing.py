@@ -39,8 +39,13 @@ def spec_of(text: str) -> JobSpec:
 
 
 def submission_text(submission: Mapping[str, Any]) -> str:
-    """Return a submission as JSON."""
-    return json.dumps(submission, ensure_ascii=False)
+    """Return a submission as JSON, in ASCII: an environment may hold what is no text to SQLite."""
+    return json.dumps(submission)
+
+
+def storable(text: str) -> str:
+    """Return a text as SQLite takes it: bytes that were never decoded, as in odd file names, written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @lru_cache(_REMEMBERED)
