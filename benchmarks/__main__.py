@@ -10,6 +10,7 @@ BENCHMARKS = {
     "decision_speed": False,
     "local_engine": False,
     "nine_algorithms": False,
+    "service_store": False,
     "simulated_quality": False,
     "forecast_accuracy": True,
 }
