@@ -70,6 +70,9 @@ class Allocation:
     units: Integers
     #: What each job is now owed: the candidates' `credit` of the next decision.
     credit: Floats
+    #: Its fair share of the capacity, a real number, and the units it was sure of; empty where nobody asked.
+    fair_share: Floats = field(default_factory=lambda: np.empty(0))
+    sure: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     #: One element per owner of the candidates, where the capacity was shared between owners; else empty.
     #: What each is now owed, and the units, a real number, that were its share.
     owner_credit: Floats = field(default_factory=lambda: np.empty(0))

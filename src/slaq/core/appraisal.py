@@ -147,8 +147,8 @@ def explain(
 ) -> Decision:
     """Return the decision with the numbers it was made from."""
     candidates, units = appraisal.candidates, allocation.units
-    done = _at(candidates.grid, appraisal.iterations, units)
-    gained = _at(candidates.grid, candidates.gain, units)
+    done = at_units(candidates.grid, appraisal.iterations, units)
+    gained = at_units(candidates.grid, candidates.gain, units)
 
     # Falls and half-intervals after that many iterations, all in one pass.
     outlook = appraisal.outlook
@@ -164,16 +164,26 @@ def explain(
         units=units,
         loss=candidates.loss,
         gain=gained,
-        marginal=_at(candidates.grid, candidates.gain, units + 1) - gained,
+        marginal=at_units(candidates.grid, candidates.gain, units + 1) - gained,
         expected=mean,
         expected_low=mean - below,
         expected_high=mean + above,
         diverged=appraisal.diverged,
         seconds=seconds,
+        level=outlook.level,
+        last=gained - at_units(candidates.grid, candidates.gain, np.maximum(units - 1, 0)),
+        weight=candidates.weight,
+        fair_share=allocation.fair_share,
+        sure=allocation.sure,
+        most=candidates.max_units,
+        competes=candidates.competes,
+        owner=candidates.owner,
+        owners=candidates.owners,
+        owner_share=allocation.owner_share,
     )
 
 
-def _at(grid: Integers, table: Floats, units: Integers) -> Floats:
+def at_units(grid: Integers, table: Floats, units: Integers) -> Floats:
     """Return each row of the table at that row's units; linear between points of the grid, flat beyond."""
     place = np.clip(np.searchsorted(grid, units, side="right") - 1, 0, max(len(grid) - 2, 0))
     each = np.arange(len(units))

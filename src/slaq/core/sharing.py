@@ -23,6 +23,14 @@ class Guarantee:
     upper: Integers
     #: What each job is owed after `lower`, between -1 and 1: the `credit` of the next decision.
     credit: Floats
+    #: The job's fair share of the capacity, a real number.
+    fair: Floats
+
+    def allocation(self, candidates: Candidates, units: Integers) -> Allocation:
+        """Return the allocation of these units."""
+        return Allocation(
+            ids=candidates.ids, units=units, credit=self.credit, fair_share=self.fair, sure=self.lower
+        )
 
 
 def water_fill(
@@ -80,7 +88,8 @@ def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarant
     if not fits:
         promised = water_fill(c.weight, promised, capacity)
     lower, credit = round_with_credit(promised, c.credit, c.order, capacity)
-    return Guarantee(lower=lower, upper=np.where(c.competes, c.max_units, lower), credit=credit)
+    upper = np.where(c.competes, c.max_units, lower)
+    return Guarantee(lower=lower, upper=upper, credit=credit, fair=fair)
 
 
 def least_units(candidates: Candidates) -> Integers:
@@ -149,7 +158,7 @@ def serve(candidates: Candidates, capacity: int, key: Floats | Integers) -> Allo
     left = capacity - int(sure.lower.sum())
     units = sure.lower + in_turn(sure.upper - sure.lower, candidates.order, left, key)
     units = spread(candidates, units, sure.credit, capacity)
-    return Allocation(ids=candidates.ids, units=units, credit=sure.credit)
+    return sure.allocation(candidates, units)
 
 
 def spread(candidates: Candidates, units: Integers, credit: Floats, capacity: int) -> Integers:

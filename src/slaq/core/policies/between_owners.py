@@ -45,13 +45,23 @@ class BetweenOwners(Policy):
         starts = np.append(0, np.bincount(place[c.owner]).cumsum())
         grouped = c.take(by_owner)
         shares[present], budget, credit[present] = self._budgets(grouped, capacity, present, earliest, starts)
-        units, owed = np.zeros(len(c.ids), dtype=np.int64), np.zeros(len(c.ids))
+        units, sure = np.zeros((2, len(c.ids)), dtype=np.int64)
+        owed, fair = np.zeros((2, len(c.ids)))
         for owner, (start, stop) in enumerate(pairwise(starts.tolist())):
-            inside = self.inner.allocate(
-                _within(grouped, slice(start, stop), budget[owner]), int(budget[owner])
-            )
-            units[by_owner[start:stop]], owed[by_owner[start:stop]] = inside.units, inside.credit
-        return Allocation(ids=c.ids, units=units, credit=owed, owner_credit=credit, owner_share=shares)
+            jobs = _within(grouped, slice(start, stop), budget[owner])
+            inside = self.inner.allocate(jobs, int(budget[owner]))
+            rows = by_owner[start:stop]
+            units[rows], owed[rows] = inside.units, inside.credit
+            sure[rows], fair[rows] = inside.sure, inside.fair_share
+        return Allocation(
+            ids=c.ids,
+            units=units,
+            credit=owed,
+            fair_share=fair,
+            sure=sure,
+            owner_credit=credit,
+            owner_share=shares,
+        )
 
     def _budgets(
         self, grouped: Candidates, capacity: int, present: Integers, earliest: Integers, starts: Integers

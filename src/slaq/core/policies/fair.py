@@ -20,4 +20,4 @@ class Fair(Policy):
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
         sure = guarantee(candidates, capacity, fraction=1.0)
         units = spread(candidates, sure.lower, sure.credit, capacity)
-        return Allocation(ids=candidates.ids, units=units, credit=sure.credit)
+        return sure.allocation(candidates, units)

@@ -37,7 +37,7 @@ class MinQuality(Policy):
             most = np.maximum(np.minimum(useful, sure.upper), units)
             units = most if most.sum() <= capacity else _level(candidates, units, most, capacity)
             units = spread(candidates, units, sure.credit, capacity)
-        return Allocation(ids=candidates.ids, units=units, credit=sure.credit)
+        return sure.allocation(candidates, units)
 
 
 def _level(candidates: Candidates, few: Integers, many: Integers, capacity: int) -> Integers:

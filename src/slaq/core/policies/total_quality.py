@@ -40,7 +40,7 @@ class TotalQuality(Policy):
             slope /= grid[1:] - grid[:-1]
             units = units + _steepest(slope, width, candidates.order, left)
             units = spread(candidates, units, sure.credit, capacity)
-        return Allocation(ids=candidates.ids, units=units, credit=sure.credit)
+        return sure.allocation(candidates, units)
 
 
 def _steepest(slope: Floats, width: Integers, order: Integers, left: int) -> Integers:

@@ -1,0 +1,139 @@
+"""Laws of explanations: they say what the decision was made from, and nothing else."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slaq.core.allocation import Policy
+from slaq.core.appraisal import Appraisal, Appraiser, explain
+from slaq.core.decision import Decision
+from slaq.core.errors import UnknownJobError
+from slaq.core.explanation import explain_job
+from slaq.core.forecast import CurveForecaster
+from slaq.core.job import JobSpec, Kind
+from slaq.core.policies import BetweenOwners, Fair, MinQuality, TotalQuality
+from slaq.core.prospects import Prospects, foresee
+from slaq.core.roster import Roster
+
+POLICIES = [TotalQuality(), BetweenOwners(TotalQuality()), MinQuality(), Fair()]
+
+
+def busy(seed: int, jobs: int) -> Roster:
+    """Jobs of different ages, weights, owners and limits, some of them without a loss, other work or diverged."""
+    rng = np.random.default_rng(seed)
+    roster = Roster(CurveForecaster())
+    for number in range(jobs):
+        spec = JobSpec(
+            id=f"job-{number}",
+            kind=Kind.OTHER if rng.random() < 0.1 else Kind.ML,
+            weight=float(rng.choice([1.0, 1.0, 2.0])),
+            max_units=int(rng.integers(1, 30)) if rng.random() < 0.7 else None,
+            owner=str(rng.choice(["ann", "bob"])),
+            deadline=float(rng.uniform(0, 100)) if rng.random() < 0.5 else None,
+        )
+        roster.admit(spec, 0.0)
+        row = np.array([roster.ids[spec.id]])
+        end, rate = rng.uniform(0, 5), rng.uniform(0.5, 0.99)
+        for k in range(int(rng.integers(0, 30)) if spec.kind is Kind.ML else 0):
+            took = np.full(1, float(k > 0))
+            loss = np.nan if rng.random() < 0.02 else end + rate**k + rng.normal(0, 0.003)
+            roster.observe(row, np.full(1, float(k)), np.full(1, loss), took, took)
+    return roster
+
+
+def decided(roster: Roster, policy: Policy, capacity: int) -> tuple[Decision, Appraisal, Prospects]:
+    appraisal = Appraiser(epoch_seconds=1.0).appraise(roster, capacity, 30.0)
+    allocation = policy.allocate(appraisal.candidates, capacity)
+    decision = explain(appraisal, allocation, 3, 30.0, 0.001)
+    return decision, appraisal, foresee(roster, appraisal, allocation.units.astype(np.float64))
+
+
+rosters = st.builds(busy, st.integers(0, 2**20), st.integers(1, 12))
+
+
+@settings(max_examples=40, deadline=None)
+@given(rosters, st.sampled_from(POLICIES), st.integers(0, 40))
+def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capacity: int) -> None:
+    """Units, gains and what the next unit would bring are what the appraisal says of those units."""
+    decision, appraisal, prospects = decided(roster, policy, capacity)
+    for row, job_id in enumerate(decision.ids):
+        found = explain_job(decision, job_id, appraisal=appraisal, prospects=prospects)
+        curve = dict(found.gains)
+        assert found.units == decision.units[row]
+        assert curve[found.units] == pytest.approx(found.gain, abs=1e-12)
+        most = min(capacity, appraisal.candidates.max_units[row])
+        if found.units < most:
+            assert curve[found.units + 1] - found.gain == pytest.approx(found.next_unit, abs=1e-12)
+        if found.units > 0:
+            assert found.gain - curve[found.units - 1] == pytest.approx(found.last_unit, abs=1e-12)
+        assert sorted(curve.values()) == [curve[units] for units in sorted(curve)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rosters, st.integers(1, 40), st.booleans())
+def test_nobody_was_passed_over(roster: Roster, capacity: int, shared: bool) -> None:
+    """Where units go by gain, no job's next unit is worth more than the last one that its rival got."""
+    policy = BetweenOwners(TotalQuality()) if shared else TotalQuality()
+    decision, _, _ = decided(roster, policy, capacity)
+    for row, job_id in enumerate(decision.ids):
+        found = explain_job(decision, job_id)
+        if found.rival is not None and decision.competes[row]:
+            assert found.weight * found.next_unit <= found.rival.weight * found.rival.last_unit + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(rosters, st.sampled_from(POLICIES), st.integers(0, 40))
+def test_is_told_in_json_and_in_words(roster: Roster, policy: Policy, capacity: int) -> None:
+    """Every explanation is JSON without NaN, and sentences of which each begins and ends as one does."""
+    decision, appraisal, prospects = decided(roster, policy, capacity)
+    for job_id in decision.ids:
+        found = explain_job(
+            decision, job_id, appraisal=appraisal, prospects=prospects, policy="total-quality"
+        )
+        assert json.loads(json.dumps(found.as_json(), allow_nan=False))["job_id"] == job_id
+        for sentence in found.as_text().splitlines():
+            assert sentence[0].isupper() or sentence[0].isdigit(), sentence
+            assert sentence.endswith("."), sentence
+            assert "nan" not in sentence.split(), sentence
+
+
+@settings(max_examples=40, deadline=None)
+@given(rosters, st.integers(1, 40))
+def test_names_can_be_left_out(roster: Roster, capacity: int) -> None:
+    """Without names, nothing tells which other job took the last unit."""
+    decision, appraisal, _ = decided(roster, TotalQuality(), capacity)
+    for job_id in decision.ids:
+        found = explain_job(decision, job_id, appraisal=appraisal).without_names()
+        told = f"{json.dumps(found.as_json())} {found.as_text()}".replace(job_id, "")
+        assert "job-" not in told
+
+
+def test_a_stranger_is_not_explained() -> None:
+    """A job without a part in the decision, and a decision that kept too little, have nothing to explain."""
+    decision, _, _ = decided(busy(1, 3), TotalQuality(), 4)
+    with pytest.raises(UnknownJobError):
+        explain_job(decision, "ghost")
+    with pytest.raises(UnknownJobError):
+        explain_job(replace(decision, sure=np.empty(0, dtype=np.int64)), decision.ids[0])
+
+
+def test_reasons_name_what_holds_a_job_back() -> None:
+    """A job at its maximum, one that diverged, and one that waits its turn are told so."""
+    roster = Roster(CurveForecaster())
+    for name, most in (("full", 2), ("lost", None), ("late", None)):
+        roster.admit(JobSpec(id=name, max_units=most), 0.0)
+    curves = {"full": [9.0, 5.0, 3.0], "lost": [3.0, 2.0, np.nan], "late": [1.0 + 0.5**k for k in range(40)]}
+    for name, losses in curves.items():
+        row = np.array([roster.ids[name]])
+        for k, loss in enumerate(losses):
+            took = np.full(1, float(k > 0))
+            roster.observe(row, np.full(1, float(k)), np.full(1, loss), took, took)
+    decision, _, _ = decided(roster, TotalQuality(), 2)
+    reasons = {name: " ".join(explain_job(decision, name).reasons) for name in curves}
+    assert "its maximum of 2 units" in reasons["full"]
+    assert "not a number" in reasons["lost"]
+    assert "at job 'full'" in reasons["late"]
