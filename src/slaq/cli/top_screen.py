@@ -1,9 +1,9 @@
 """The screen of `slaq top`: a table of jobs that stays up to date, and keys that act on the job chosen."""
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from rich.text import Text
@@ -153,18 +153,24 @@ class Top(App[None]):
         self._ended = ended
         self._filter = ""
         self._moment: Moment | None = None
-        self._asked_at = time.monotonic()
         #: Set when there is a reason to look before the interval is over.
         self._wake = threading.Event()
         self._shown: list[tuple[str, tuple[str, ...]]] = []
         self._headings: tuple[str, ...] = ()
+        # Held here, since looking them up finds nothing while another screen lies above.
+        self._line = Static("connecting", id="cluster")
+        self._bar = Static("", id="trouble")
+        self._box = Input(
+            placeholder="part of a name, user, state, tag or command; escape clears", id="filter"
+        )
+        self._table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=True, id="jobs")
 
     @override
     def compose(self) -> ComposeResult:
-        yield Static("connecting", id="cluster")
-        yield Static("", id="trouble")
-        yield Input(placeholder="part of a name, user, state, tag or command; escape clears", id="filter")
-        yield DataTable(cursor_type="row", zebra_stripes=True, id="jobs")
+        yield self._line
+        yield self._bar
+        yield self._box
+        yield self._table
         yield Footer()
 
     def on_mount(self) -> None:
@@ -176,33 +182,30 @@ class Top(App[None]):
         """Let the watching thread go."""
         self._wake.set()
 
-    @property
-    def _table(self) -> DataTable[Text]:
-        return self.query_one("#jobs", DataTable)
-
     @work(thread=True, exclusive=True, group="watch")
     def _watch(self) -> None:
         """Look again and again; over a slow link, a look begins only once the one before has come."""
         worker = get_current_worker()
         while not worker.is_cancelled:
             self._wake.clear()
+            show: Callable[[], None]
             try:
-                moment = self._feed.look(ended=self._ended)
+                show = partial(self._take, self._feed.look(ended=self._ended))
             except SlaqError as error:
-                self._tell_trouble(f"{error} (trying again)")
-            else:
-                self.call_from_thread(self._take, moment)
+                show = partial(self._trouble, f"{error} (trying again)")
+            if worker.is_cancelled:
+                return  # the user left while a look was under way
+            self.call_from_thread(show)
             self._wake.wait(self._interval)
 
-    def _tell_trouble(self, text: str) -> None:
-        self.call_from_thread(self._trouble, text)
-
     def _trouble(self, text: str) -> None:
-        bar = self.query_one("#trouble", Static)
-        bar.update(Text(text))
-        bar.set_class(bool(text), "shown")
+        if self._bar.is_attached:  # not while the screen is being taken down
+            self._bar.update(Text(text))
+            self._bar.set_class(bool(text), "shown")
 
     def _take(self, moment: Moment) -> None:
+        if not self._table.is_attached:
+            return
         self._moment = moment
         self._trouble("; ".join(moment.cluster.get("troubles", ())))
         self._draw()
@@ -214,7 +217,7 @@ class Top(App[None]):
         columns = suited(self._moment.jobs) if self._moment.jobs else list(COLUMNS.values())
         headings = tuple(self._heading(column.name) for column in columns)
         rows = [(job["id"], tuple(column.text(job, now) for column in columns)) for job in jobs]
-        self.query_one("#cluster", Static).update(self._heading_line(self._moment, len(jobs)))
+        self._line.update(self._heading_line(self._moment, len(jobs)))
         if headings != self._headings or [row[0] for row in rows] != [row[0] for row in self._shown]:
             self._redraw(headings, rows, jobs)
         else:
@@ -317,15 +320,13 @@ class Top(App[None]):
 
     def action_filter(self) -> None:
         """Let the user type what to look for."""
-        box = self.query_one("#filter", Input)
-        box.add_class("shown")
-        box.focus()
+        self._box.add_class("shown")
+        self._box.focus()
 
     def action_close_filter(self) -> None:
         """Show all jobs again."""
-        box = self.query_one("#filter", Input)
-        box.value = ""
-        box.remove_class("shown")
+        self._box.value = ""
+        self._box.remove_class("shown")
         self._table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
