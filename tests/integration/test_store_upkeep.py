@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from slaq.core.errors import StoreCorruptError, StoreError, StoreLockedError, StoreVersionError
 from slaq.core.events import CapacityChanged, JobEnded
 from slaq.core.job import JobSpec, JobState, Kind
-from slaq.stores import sqlite_schema
+from slaq.stores import sqlite_file, sqlite_schema
 from slaq.stores.sqlite import SqliteStore
 from tests.contracts.store_contract import allocation, decision, observed
 from tests.integration.store_writer import open_with_jobs, write_epoch
@@ -359,3 +359,29 @@ def test_others_write_while_a_store_is_pruned(path: Path) -> None:
         assert [row.id for row in store.rows()] == ["job-0", "job-1", "job-2"]
         assert store.job("job-0").iteration == epoch - 1
         assert store.check() == []
+
+
+def test_the_log_is_cut_back_though_somebody_always_reads(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers that take turns keep SQLite from beginning its log again; grown too long, it is cut all the same."""
+    limit = 200_000
+    monkeypatch.setattr(sqlite_file, "BYTES_AHEAD", limit)
+    log = Path(f"{path}-wal")
+    longest = 0
+    with closing(open_with_jobs(str(path))) as store:
+        turns = [store._file.reading(), store._file.reading()]
+        turns[0].__enter__().execute("SELECT count(*) FROM jobs").fetchone()
+        for epoch in range(60):
+            write_epoch(store, epoch)
+            longest = max(longest, log.stat().st_size)
+            if epoch % 10 == 0:
+                turns[1].__enter__().execute("SELECT count(*) FROM jobs").fetchone()
+                turns[0].__exit__(None, None, None)
+                turns = [turns[1], store._file.reading()]
+        turns[0].__exit__(None, None, None)
+        write_epoch(store, 60)
+        write_epoch(store, 61)
+        assert longest > limit
+        assert log.stat().st_size < limit
+        assert store.job("job-0").iteration == 61

@@ -18,8 +18,12 @@ from slaq.stores.sqlite_schema import check_version, upgrade
 _PATIENCE = 10.0
 #: Pages after which what was written to the write-ahead log moves into the database; 16 MiB.
 _PAGES_AHEAD = 4096
-#: What the write-ahead log is cut back to after a long backup made it grow.
-_BYTES_AHEAD = 64 * 2**20
+#: What the write-ahead log is cut back to, as after a long backup; beyond it, readers are asked to stand back.
+BYTES_AHEAD = 64 * 2**20
+#: Milliseconds for which they are.
+_STAND_BACK = 100
+#: KiB of pages that the writer keeps in memory: those that an epoch of many jobs touches.
+_WRITER_MEMORY = 32 * 1024
 #: Readers that are kept open while nobody reads.
 _IDLE_READERS = 16
 
@@ -130,6 +134,7 @@ class DatabaseFile:
                     "UPDATE counters SET seq = ?, time = ?", (transaction.seq, transaction.time)
                 )
             self._writer.execute("COMMIT")
+            self._cut_log_back()
         except (sqlite3.Error, StoreFullError):
             self._end()
             # On a full disk no commit moves the log into the database any more, and so lets it begin again in
@@ -139,6 +144,15 @@ class DatabaseFile:
             raise
         finally:
             self._end()
+
+    def _cut_log_back(self) -> None:
+        """Begin the log again where readers who never pause together have kept it from that for long."""
+        if Path(f"{self.path}-wal").stat().st_size <= BYTES_AHEAD:
+            return
+        with contextlib.suppress(sqlite3.Error):
+            self._writer.execute(f"PRAGMA busy_timeout = {_STAND_BACK}")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._writer.execute(f"PRAGMA busy_timeout = {int(1000 * _PATIENCE)}")
 
     def _end(self) -> None:
         self._transaction = self._writer_thread = None
@@ -205,6 +219,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(str(path), "its file system has no shared memory", "put it on a local disk")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
-    connection.execute(f"PRAGMA journal_size_limit = {_BYTES_AHEAD}")
+    connection.execute(f"PRAGMA journal_size_limit = {BYTES_AHEAD}")
+    connection.execute(f"PRAGMA cache_size = -{_WRITER_MEMORY}")
     upgrade(connection, path)
     connection.execute("PRAGMA foreign_keys = ON")
