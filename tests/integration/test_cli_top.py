@@ -14,8 +14,9 @@ from textual.widgets import DataTable, Static
 from typing_extensions import override
 
 from slaq.cli.jobs_shown import COLUMNS
+from slaq.cli.top_dialogs import Page, Question
 from slaq.cli.top_feed import ClientFeed
-from slaq.cli.top_screen import Feed, Moment, Page, Question, Top
+from slaq.cli.top_screen import Feed, Moment, Top
 from slaq.client import connect
 from slaq.core.errors import ForbiddenError, SlaqError, UnreachableError
 from tests.integration.serving import PATIENCE, serving

@@ -10,15 +10,14 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
 from textual.coordinate import Coordinate
-from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 from typing_extensions import override
 
 from slaq.cli.jobs_shown import COLUMNS, ENDED, STYLES, Shown, suited
 from slaq.cli.spans import span
+from slaq.cli.top_dialogs import Entry, Page, Question
 from slaq.core.errors import SlaqError
 
 #: Characters of the bar that shows how much of its reduction a job has done.
@@ -53,63 +52,6 @@ class Feed(Protocol):
     def why(self, job_id: str) -> str:
         """Return the last decision about a job, in sentences."""
         ...
-
-
-class Question(ModalScreen[bool]):
-    """Asks whether something is meant."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", "Yes"),
-        Binding("n,escape", "dismiss(False)", "No"),
-    ]
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    @override
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box"):
-            yield Static(self._text)
-            yield Static("[b]y[/b] yes   [b]n[/b] no", classes="keys")
-
-
-class Entry(ModalScreen[str]):
-    """Asks for a line of text; empty where the user thought better of it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", "Back")]
-
-    def __init__(self, text: str, value: str) -> None:
-        super().__init__()
-        self._text = text
-        self._value = value
-
-    @override
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box"):
-            yield Static(self._text)
-            yield Input(self._value, id="entry")
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip())
-
-
-class Page(ModalScreen[None]):
-    """Shows a text until it is closed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,y", "dismiss(None)", "Back")]
-
-    def __init__(self, title: str, text: str) -> None:
-        super().__init__()
-        self._title = title
-        self._text = text
-
-    @override
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="box page"):
-            yield Static(Text(self._title, style="bold"))
-            yield Static(Text(self._text))
-            yield Static("[b]esc[/b] back", classes="keys")
 
 
 class Top(App[None]):
@@ -186,7 +128,7 @@ class Top(App[None]):
     def _watch(self) -> None:
         """Look again and again; over a slow link, a look begins only once the one before has come."""
         worker = get_current_worker()
-        while not worker.is_cancelled:
+        while True:
             self._wake.clear()
             show: Callable[[], None]
             try:
