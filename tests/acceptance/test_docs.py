@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from click.testing import CliRunner
 
 from slaq.bootstrap import FORECASTERS, POLICIES
 from slaq.cli.main import main
+from slaq.client import connect
+from slaq.config.settings import SETTINGS
 from slaq.simulation import workload
+from tests.integration.serving import serving
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -74,12 +78,19 @@ def test_every_policy_forecaster_and_workload_field_is_named(name: str) -> None:
     assert f"`{name}`" in ALL_DOCS
 
 
+#: Whose inner keys are the user's own.
+OWN = ("algorithms", "env", "program", "metrics")
+
+
 def keys(value: Any) -> Iterator[str]:
-    """Yield every key of a JSON value, at any depth; the names of algorithms are the user's own."""
+    """Yield every key of a JSON value, at any depth."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key
-            yield from keys(inner) if key != "algorithms" else ()
+            yield from keys(inner) if key not in OWN else ()
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner)
 
 
 JOBS_FILE = """
@@ -99,6 +110,35 @@ JSON_RUNS = {
 }
 
 
+#: A job of the service that trains until it is cancelled, as `told`.
+TRAINS = """
+import itertools, slaq, time
+for i in itertools.count():
+    slaq.report(1 / (1 + i))
+    time.sleep(0.02)
+"""
+SERVICE_RUNS = {
+    "submit": ["submit", "--json", "--", "true"],
+    "ls": ["ls", "--json"],
+    "show": ["show", "told", "--json"],
+    "wait": ["wait", "told", "--reduction", "0.1", "--json"],
+    "pause": ["pause", "told", "--json"],
+    "resume": ["resume", "told", "--json"],
+    "weight": ["weight", "told", "2", "--json"],
+    "why": ["why", "told", "--json"],
+    "whatif": ["whatif", "--horizon", "10s", "--json"],
+    "report": ["report", "--json"],
+    "cluster": ["cluster", "--json"],
+    "users ls": ["users", "ls", "--json"],
+    "users set": ["users", "set", "ann", "--weight", "2", "--json"],
+    "token ls": ["token", "ls", "--json"],
+    "prune": ["prune", "--keep-jobs", "0", "--dry-run", "--json"],
+    "cancel": ["cancel", "told", "--json"],
+}
+#: Those that print jobs refer to the section in which their fields are described.
+OF_JOBS = {"submit", "show", "wait", "pause", "resume", "weight", "cancel"}
+
+
 def test_every_command_that_prints_json_is_tried() -> None:
     """The law below misses no command that has --json."""
     typed = {
@@ -106,7 +146,7 @@ def test_every_command_that_prints_json_is_tried() -> None:
         for name, command in COMMANDS.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
-    assert typed == set(JSON_RUNS)
+    assert typed == set(JSON_RUNS) | set(SERVICE_RUNS)
 
 
 @pytest.mark.filterwarnings("ignore::scipy.optimize.OptimizeWarning")
@@ -124,6 +164,43 @@ def test_every_json_field_is_documented(run: str, tmp_path: Path, monkeypatch: p
     section = section_of(f"slaq {run}") + (section_of("slaq simulate") if run == "demo" else "")
     missing = [key for key in keys(json.loads(done.stdout)) if f"`{key}`" not in section + policies_named()]
     assert not missing
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A service with a job that has reported losses; its home."""
+    home = tmp_path_factory.mktemp("home")
+    with serving(home, cores=1) as served, connect(served.unix) as client:
+        job = client.submit_command([sys.executable, "-c", TRAINS], name="told")
+        assert job.wait(reduction=0.1, timeout=60.0)
+        served.token("ann")
+        yield home
+        job.cancel()
+
+
+@pytest.mark.parametrize("run", SERVICE_RUNS)
+def test_every_json_field_of_the_service_is_documented(
+    run: str, service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The section on a verb of the service names every field that its --json prints, or the one on jobs does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLAQ_HOME", str(service))
+    done = CliRunner().invoke(main, SERVICE_RUNS[run])
+    assert done.exit_code == 0, done.output
+    section = section_of(f"slaq {run}") + (section_of("slaq ls") if run in OF_JOBS else "")
+    found = set(keys(json.loads(done.stdout)))
+    assert found
+    assert [key for key in sorted(found) if f"`{key}`" not in section + policies_named()] == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_is_documented(name: str) -> None:
+    """The section on the service names each setting as flag, variable and key, in one row with its default."""
+    setting = SETTINGS[name]
+    rows = [row for row in section_of("slaq serve").splitlines() if row.startswith(f"| `{setting.flag} ")]
+    assert len(rows) == 1
+    assert f"| `{setting.variable}` | `{name}` | {setting.usual} | {setting.meaning}" in rows[0]
+    assert rows[0].endswith(" * |") == setting.live
 
 
 def policies_named() -> str:
