@@ -17,8 +17,7 @@ from slaq.client.reading import job_view
 from slaq.client.watch import Watch
 from slaq.core.errors import JobOptionError
 from slaq.core.job import JobState
-from slaq.service.files import LogChunk
-from slaq.service.records import IfLost, Notice, Submission
+from slaq.service.records import IfLost, LogChunk, Notice, Submission
 
 #: Seconds for which a restart of the service is bridged.
 PATIENCE = 30.0

@@ -13,6 +13,7 @@ from slaq.core.errors import ConflictError
 from slaq.engines.local.programs import LOG
 from slaq.engines.processes.commands import REPORTS
 from slaq.engines.processes.records import RunAs
+from slaq.service.records import LogChunk
 
 #: What a program job is, for the process that runs it.
 DEFINITION = "job.json"
@@ -20,17 +21,6 @@ DEFINITION = "job.json"
 SOURCES = "sources.json"
 #: The job's own place: its usual working directory, where it keeps what it wants to go on from.
 STATE = "state"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogChunk:
-    """A piece of what a job printed."""
-
-    offset: int
-    data: bytes
-    next_offset: int
-    #: Nothing more will come.
-    ended: bool
 
 
 @dataclass(frozen=True, slots=True)

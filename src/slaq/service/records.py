@@ -179,3 +179,14 @@ class Notice:
     #: Whose job it is about; None for what everyone may see.
     owner: str | None
     body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of what a job printed."""
+
+    offset: int
+    data: bytes
+    next_offset: int
+    #: Nothing more will come.
+    ended: bool

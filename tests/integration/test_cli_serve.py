@@ -1,0 +1,182 @@
+"""Laws of `slaq serve` as a process: it starts, reloads and stops cleanly, and jobs go on after any end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from slaq.cli.main import main
+from slaq.client import Client, connect
+from slaq.core.errors import SlaqError
+
+SLAQ = Path(sysconfig.get_path("scripts")) / "slaq"
+#: Long enough for anything on a loaded machine.
+PATIENCE = 90.0
+#: Counts on from what it kept, to the end.
+COUNTS = """
+import os, pathlib, slaq, time
+kept = pathlib.Path(os.environ["SLAQ_JOB_DIR"], "kept")
+start = int(kept.read_text()) if kept.exists() else 0
+print("from", start, flush=True)
+for i in range(start, 400):
+    slaq.report(1 / (1 + i))
+    draft = kept.with_suffix(".new")
+    draft.write_text(str(i + 1))
+    draft.replace(kept)
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="slaq-") as folder:
+        yield Path(folder)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SLAQ_")}
+    return {**kept, "SLAQ_HOME": str(home), "SLAQ_EPOCH_SECONDS": "0.2", "SLAQ_CORES": "2", **more}
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait for something to be true, and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+    return found
+
+
+def reached(home: Path) -> Client | None:
+    client = connect(f"unix://{home}/slaq.sock")
+    try:
+        client.cluster()
+    except SlaqError:
+        client.close()
+        return None
+    return client
+
+
+@contextmanager
+def service(home: Path, *flags: str, **more: str) -> Iterator[tuple[subprocess.Popen[bytes], Client]]:
+    """Run `slaq serve` until the end of the block, if it has not ended by then."""
+    with (home / "serve.log").open("ab") as log:
+        process = subprocess.Popen([SLAQ, "serve", *flags], env=environment(home, **more), stderr=log)
+    try:
+        client = until(lambda: process.poll() is not None or reached(home))
+        assert process.poll() is None, (home / "serve.log").read_text()
+        with client:
+            yield process, client
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def log_of(home: Path) -> str:
+    return (home / "serve.log").read_text()
+
+
+def refused(home: Path, *flags: str, **more: str) -> str:
+    """Return why it does not start."""
+    done = subprocess.run(
+        [SLAQ, "serve", *flags], env=environment(home, **more), capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def test_a_stop_is_clean_and_jobs_go_on_after_it(home: Path) -> None:
+    """SIGTERM ends it with 0, its socket and its jobs' processes gone; the next start goes on with the jobs."""
+    with service(home) as (process, client):
+        job = client.submit_command([sys.executable, "-c", COUNTS], name="counts")
+        until(lambda: job.view.iteration > 3)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+        assert not (home / "slaq.sock").exists()
+    with service(home) as (_, client):
+        job = client.job("counts")
+        assert job.result(timeout=PATIENCE) == 0
+        assert [seen.iteration for seen in job.observations] == list(range(400))
+        assert "from 0" in job.log()
+        assert job.log().count("from") == 2
+
+
+def test_a_wait_outlives_the_service(home: Path) -> None:
+    """`slaq wait` goes on waiting while the service is killed and started again, and sees the job's end."""
+    with service(home) as (process, client):
+        job = client.submit_command([sys.executable, "-c", COUNTS], name="counts")
+        until(lambda: job.view.iteration > 3)
+        waiting = subprocess.Popen([SLAQ, "wait", "counts"], env=environment(home))
+        time.sleep(1.0)
+        process.kill()
+        process.wait(PATIENCE)
+    with service(home):
+        assert waiting.wait(PATIENCE) == 0
+
+
+def test_one_service_to_a_home(home: Path) -> None:
+    """A second one is refused in a sentence, and the first goes on."""
+    with service(home) as (process, client):
+        assert refused(home).startswith("slaq: ")
+        assert process.poll() is None
+        client.cluster()
+
+
+def test_a_reload_takes_up_what_can_change(home: Path) -> None:
+    """SIGHUP reads the settings again: a policy is in force, cores wait for a restart, mistakes change nothing."""
+    settings = home / "slaq.toml"
+    settings.write_text('[service]\npolicy = "fair"\n')
+    with service(home, "--log-format", "json") as (process, client):
+        assert client.cluster()["policy"] == "fair"
+        settings.write_text('[service]\npolicy = "fifo"\nunits_per_core = 3\n')
+        process.send_signal(signal.SIGHUP)
+        until(lambda: client.cluster()["policy"] == "fifo")
+        until(lambda: "units_per_core" in log_of(home))
+        settings.write_text('[service]\npolicy = "best"\n')
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "there is no policy 'best'" in log_of(home))
+        assert client.cluster()["policy"] == "fifo"
+        events = [json.loads(line) for line in log_of(home).splitlines()]
+        assert {"time", "level", "event"} <= set(events[0])
+
+
+def test_settings_with_mistakes_start_nothing(home: Path) -> None:
+    """All mistakes are told at once, with where each stands; nothing is made in home."""
+    (home / "slaq.toml").write_text('[service]\npolicy = "fare"\n')
+    said = refused(home, SLAQ_TCP="0.0.0.0:1")
+    assert "SLAQ_TCP: 0.0.0.0:1 can be reached from other machines, and there is no TLS" in said
+    assert "slaq.toml, line 2: there is no policy 'fare'; did you mean 'fair'?" in said
+    assert os.listdir(home) == ["slaq.toml"]
+
+
+def test_flags_that_make_no_sense_are_misuse(home: Path) -> None:
+    """A mistake in a flag is a usage error; --check shows the settings and starts nothing."""
+    run = CliRunner()
+    done = run.invoke(main, ["serve", "--home", str(home), "--cores", "none", "--check"])
+    assert done.exit_code == 2
+    assert "--cores: cores is the text 'none'; give a whole number of at least 1" in done.stderr
+    done = run.invoke(main, ["serve", "--home", str(home), "--cores", "3", "--check"])
+    assert done.exit_code == 0
+    assert "cores = 3" in done.stdout
+    assert os.listdir(home) == []
+
+
+def test_without_its_libraries_it_names_the_extra(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the service's libraries are not installed, one sentence says what to type."""
+    monkeypatch.setitem(sys.modules, "slaq.web.server", None)
+    done = CliRunner().invoke(main, ["serve", "--home", str(home)])
+    assert done.exit_code == 1
+    assert "pip install slaq[service]" in done.stderr
