@@ -40,7 +40,9 @@ class Served:
 
     def token(self, user: str, *, admin: bool = False) -> str:
         """Make a token."""
-        count = len(self.settings.tokens.read_text().split("[[token]]")) if self.settings.tokens.exists() else 1
+        count = (
+            len(self.settings.tokens.read_text().split("[[token]]")) if self.settings.tokens.exists() else 1
+        )
         return make_token(
             self.settings.tokens, Token(name=f"{user}-{count}", user=user, sha256="", admin=admin)
         )

@@ -71,18 +71,18 @@ OPERATIONS = operations()
 NAMES = [name for name, _, _ in OPERATIONS]
 
 
-def asked(served: Served, operation: tuple[str, str, str], job: str, authorization: str | None) -> httpx.Response:
+def asked(
+    served: Served, operation: tuple[str, str, str], job: str, authorization: str | None
+) -> httpx.Response:
     """Ask one operation properly, about that job, with that header."""
     name, method, route = operation
     path = route.replace("{job_id}", job).replace("{name}", "zoe").replace("{epoch}", "0")
     body = {"json": BODIES[name]} if name in BODIES else {}
     if name == "send_reports":
         body = {"content": b'{"iteration":0,"loss":1.0}\n'}
-    headers = {} if authorization is None else {"Authorization": authorization.encode("latin-1")}
+    headers = {} if authorization is None else {b"Authorization": authorization.encode("latin-1")}
     with httpx.Client(transport=httpx.HTTPTransport(verify=False), timeout=60) as http:
-        return http.request(
-            method, served.tcp + path, params=QUERIES.get(name, {}), headers=headers, **body
-        )
+        return http.request(method, served.tcp + path, params=QUERIES.get(name, {}), headers=headers, **body)
 
 
 def bearer(served: Served, user: str, *, admin: bool = False) -> str:
@@ -101,9 +101,7 @@ def test_the_routes_are_those_of_the_document(served: Served) -> None:
     """The document names every route there is, but for the probes."""
     application: Any = served.running.gate.app
     document = openapi_of(application)
-    routes = {
-        (method.upper(), path) for path, methods in document["paths"].items() for method in methods
-    }
+    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert routes == {(method, path) for _, method, path in OPERATIONS}
 
 
@@ -207,22 +205,23 @@ while piece := connection.recv(65536):
 def test_another_unix_user_is_no_admin() -> None:
     """Another Unix user at the socket sees only their own, and does what users may."""
 
-    def said(method: str, path: str, body: bytes = b"") -> bytes:
+    def said(socket: Path, method: str, path: str, body: bytes = b"") -> bytes:
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        command = [sys.executable, "-c", AS_OTHER, str(served.settings.listen)]
+        command = [sys.executable, "-c", AS_OTHER, str(socket)]
         sent = head.encode() + body
         return subprocess.run(command, input=sent, capture_output=True, timeout=60, check=True).stdout
 
     # Not in pytest's own folder, which others cannot reach.
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "home") as served:
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "home") as one:
         Path(folder).chmod(0o711)
-        served.settings.listen.chmod(0o666)
-        with served.client("ann") as client:
+        socket = one.settings.listen
+        socket.chmod(0o666)
+        with one.client("ann") as client:
             job = external(client)
-        users = said("GET", "/api/v1/users")
-        seen = said("GET", f"/api/v1/jobs/{job}")
-        changed = said("PATCH", "/api/v1/cluster", b'{"policy": "fair"}')
+        users = said(socket, "GET", "/api/v1/users")
+        seen = said(socket, "GET", f"/api/v1/jobs/{job}")
+        changed = said(socket, "PATCH", "/api/v1/cluster", b'{"policy": "fair"}')
     listed = json.loads(users.partition(b"\r\n\r\n")[2])["users"]
     assert [user["user"] for user in listed] == [pwd.getpwuid(65534).pw_name]
     assert b" 404 " in seen.partition(b"\r\n")[0]

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,20 +81,26 @@ class Bulletin:
                     waiting, listener.queue = listener.queue, deque()
                     missed, listener.missed = listener.missed, False
                 if missed:
-                    last = waiting[0] if waiting else self._kept[-1]
-                    yield Notice(
-                        number=last.number, kind=MISSED, at=last.at, job_id=None, owner=None, body={}
-                    )
+                    yield self._gap(waiting, after)
                 for notice in waiting:
                     yield notice
         finally:
             with self._lock:
                 self._listeners.remove(listener)
 
+    def _gap(self, waiting: Sequence[Notice], after: int | None) -> Notice:
+        """Return the notice that others were missed, numbered so that whoever goes on from it misses no more."""
+        first = waiting[0] if waiting else self._kept[-1] if self._kept else None
+        number = (after or 0) if first is None else first.number - bool(waiting)
+        return Notice(
+            number=number, kind=MISSED, at=first.at if first else 0.0, job_id=None, owner=None, body={}
+        )
+
     def _catch_up(self, listener: _Listener, after: int) -> None:
         later = [notice for notice in self._kept if notice.number > after]
-        # Numbers skip what a crash left unused, so that only a gap at the start of what is kept tells of a loss.
-        listener.missed = bool(self._kept) and after < self._kept[0].number - 1
+        # Numbers skip what a crash left unused, so that only a gap at the start of what is kept tells of a loss;
+        # one who has heard of an earlier life may have missed its end.
+        listener.missed = after < self._kept[0].number - 1 if self._kept else after > 0
         listener.queue.extend([notice for notice in later if listener.wants(notice)][-WAITING:])
         if listener.queue or listener.missed:
             listener.news.set()

@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import compile_path
 
 from slaq import __version__
 from slaq.config.service import ServiceSettings
@@ -51,12 +52,32 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
     app.state.closing = asyncio.Event()
     app.state.replays = anyio.CapacityLimiter(clusterwide.REPLAYS)
     app.add_exception_handler(SlaqError, problems.on_slaq_error)
-    app.add_exception_handler(HTTPException, problems.on_http_error)
+    app.add_exception_handler(Exception, problems.on_defect)
+    app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     for router in (jobs.router, courses.router, clusterwide.router, events.router):
         app.include_router(router, prefix=PREFIX)
     _add_probes(app)
     return Gate(app, settings, counts)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what matches no route, or a route in part only."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        # Starlette names the methods of one of the routes at this address, not of all.
+        headers["Allow"] = ", ".join(_methods_at(request.app, request.url.path))
+    return problems.http_problem(error, headers)
+
+
+def _methods_at(app: FastAPI, path: str) -> list[str]:
+    return [
+        method.upper()
+        for route, methods in openapi_of(app)["paths"].items()
+        if compile_path(route)[0].match(path)
+        for method in methods
+    ]
 
 
 def _add_probes(app: FastAPI) -> None:
@@ -105,7 +126,7 @@ def openapi_of(app: FastAPI) -> Mapping[str, Any]:
             separate_input_output_schemas=False,
         )
         components = document.setdefault("components", {})
-        for kind, described in replies.refusal_components().items():
+        for kind, described in replies.components().items():
             components.setdefault(kind, {}).update(described)
         components["securitySchemes"] = {
             "token": {

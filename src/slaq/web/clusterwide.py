@@ -11,6 +11,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from slaq.service.records import ClusterView, UserView
+from slaq.service.service import USER
 from slaq.web import replies
 from slaq.web.asking import Serving, Who
 from slaq.web.models import ClusterChange, PruneBody, UserChange, WhatIfBody
@@ -24,7 +25,7 @@ SQLITE = "application/vnd.sqlite3"
 _BACKUP: dict[int | str, Any] = {
     200: {"description": "The database.", "content": {SQLITE: {"schema": {"type": "string"}}}}
 }
-UserName = Annotated[str, Path(min_length=1, max_length=64, description="The user's name.")]
+UserName = Annotated[str, Path(pattern=f"^{USER.pattern}$", description="The user's name.")]
 
 
 @router.get("/cluster", response_model=ClusterView, responses=refusals(), tags=["cluster"])

@@ -21,7 +21,23 @@ HEARTBEAT = 15.0
 _STREAM: dict[int | str, Any] = {
     200: {
         "description": "Events: `id` is the notice's number, `event` its kind, `data` the notice as JSON.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {
+            "text/event-stream": {
+                "schema": {
+                    "type": "object",
+                    "required": ["id", "event", "data"],
+                    "properties": {
+                        "id": {"type": "string"},
+                        "event": {"type": "string"},
+                        "data": {
+                            "type": "string",
+                            "contentMediaType": "application/json",
+                            "contentSchema": {"$ref": "#/components/schemas/Notice"},
+                        },
+                    },
+                }
+            }
+        },
     }
 }
 Number = Annotated[int, Query(ge=0, lt=2**53)]
@@ -47,9 +63,7 @@ async def follow_events(  # noqa: PLR0913 (one parameter per filter)
             gt=0, le=3600, allow_inf_nan=False, description="Ends the stream after so many silent seconds."
         ),
     ] = None,
-    last_event_id: Annotated[
-        str | None, Header(max_length=20, pattern=r"^[0-9]{1,15}$", description="Wins over `after`.")
-    ] = None,
+    last_event_id: Annotated[str, Header(pattern=r"^[0-9]{0,15}$", description="Wins over `after`.")] = "",
 ) -> Response:
     """Follow what happens to the jobs that you may see, from now on or from an event on.
 
@@ -57,7 +71,7 @@ async def follow_events(  # noqa: PLR0913 (one parameter per filter)
     """
     if job is not None:
         await run_in_threadpool(service.job, who, job)
-    start = after if last_event_id is None else int(last_event_id)
+    start = int(last_event_id) if last_event_id else after
     notices = service.notices(who, after=start, kinds=kind, job_id=job)
     stream = _told(notices, request.app.state.closing, idle)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

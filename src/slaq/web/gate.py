@@ -4,7 +4,6 @@ import asyncio
 import ipaddress
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slaq.config.service import ServiceSettings
-from slaq.core.errors import RateError, RequestError, ServiceFaultError, SlaqError
+from slaq.core.errors import RateError, RequestError, SlaqError
 from slaq.service.records import Identity
 from slaq.web.counts import Counts
 from slaq.web.identity import Identities
@@ -65,10 +64,9 @@ class Gate:
         except _RefusalError as refusal:
             await refusal.respond(scope, receive, reply)
         except Exception:
-            reference = uuid.uuid4().hex[:12]
-            _log.exception("request failed", extra={"path": scope["path"], "reference": reference})
-            if reply.status is None:
-                await _refuse(ServiceFaultError(reference), scope, receive, reply)
+            # The application has answered it, and passed it on.
+            told = {"path": scope["path"], "reference": scope["state"].get("reference")}
+            _log.exception("request failed", extra=told)
         finally:
             self._note(scope, reply.status, time.monotonic() - began)
 

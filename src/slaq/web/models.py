@@ -55,6 +55,17 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, given: Any) -> Any:
+        """Take 3.0 for 3, which JSON does not tell apart."""
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+        }
+
 
 #: One of these is given; said in JSON schema, which pydantic cannot do by itself.
 _KINDS: list[Any] = [

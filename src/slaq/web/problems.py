@@ -1,5 +1,6 @@
 """Errors as problem+json (RFC 9457): the sentence, its status, and the data a client makes the error anew from."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ STATUS: Mapping[str, int] = {
     "UnknownJobError": 404,
     "ConflictError": 409,
     "DuplicateJobError": 409,
+    # Of a job that has not reported enough yet.
+    "ForecastError": 409,
     "SlaqError": 422,
     "LimitError": 429,
     "RateError": 429,
@@ -84,12 +87,16 @@ async def on_slaq_error(request: Request, error: Exception) -> Response:
     return problem_response(error)
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what matches no route, or a route in part only."""
-    assert isinstance(error, HTTPException)
-    return problem_response(
-        RequestError(_PLAIN.get(error.status_code, str(error.detail))), error.status_code, error.headers
-    )
+async def on_defect(request: Request, error: Exception) -> Response:
+    """Answer what slaq did not foresee; the gate logs it under the same reference."""
+    request.state.reference = reference = uuid.uuid4().hex[:12]
+    return problem_response(errors.ServiceFaultError(reference))
+
+
+def http_problem(error: HTTPException, headers: Mapping[str, str]) -> Response:
+    """Return a refusal of the framework's own as a problem."""
+    text = _PLAIN.get(error.status_code, str(error.detail))
+    return problem_response(RequestError(text), error.status_code, headers)
 
 
 async def on_validation_error(request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from slaq.service.records import ClusterView, JobView, Submission, UserView
+from slaq.service.records import ClusterView, JobView, Notice, Submission, UserView
 from slaq.web.problems import MEDIA_TYPE, Problem
 
 
@@ -113,14 +113,17 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(every)}
 
 
-def refusal_components() -> dict[str, dict[str, Any]]:
-    """Return what `refusals` refers to."""
+def components() -> dict[str, dict[str, Any]]:
+    """Return what the document refers to that no route's signature names."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         "responses": {
             str(status): {"description": text, "content": content} for status, text in _WHY.items()
         },
-        "schemas": {"Problem": TypeAdapter(Problem).json_schema()},
+        "schemas": {
+            "Problem": TypeAdapter(Problem).json_schema(),
+            "Notice": TypeAdapter(Notice).json_schema(),
+        },
     }
 
 

@@ -1,0 +1,67 @@
+"""Laws of the OpenAPI document: it is the one the service gives, and schemathesis cannot refute it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import positive_data_acceptance
+
+from slaq.config.service import UserLimits
+from tests.integration.serving import Served, serving
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
+HOUR = 3600.0
+schema = schemathesis.openapi.from_dict(json.loads(DOCUMENT.read_text(encoding="utf-8")))
+
+#: Operations whose bodies mean something that no schema can say: a pattern that is a regular expression, a
+#: table that is a training program, a policy there is. What the schema admits may be refused there.
+MEANINGFUL = {"submit_job", "change_cluster", "ask_whatif", "send_reports"}
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines_of_json(context: schemathesis.SerializationContext, value: Any) -> bytes:
+    """Send generated reports as they are."""
+    return value.encode("utf-8", "replace") if isinstance(value, str) else json.dumps(value).encode()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    # With few jobs at a time: most submissions are then refused for that, which any may be.
+    limits = UserLimits(max_jobs=20)
+    with serving(tmp_path_factory.mktemp("home"), defaults=limits) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def headers(served: Served) -> dict[str, str]:
+    return {"Authorization": f"Bearer {served.token('root', admin=True)}"}
+
+
+def _patient(idle: Any) -> bool:
+    """Return whether a stream would be open for long; what is no such number is refused anyway."""
+    return isinstance(idle, int | float) and not isinstance(idle, bool) and 0 < idle <= HOUR
+
+
+def made_harmless(case: schemathesis.Case[Any]) -> None:
+    """Let a case start nothing but `true`, and wait for nothing."""
+    name = case.operation.definition.raw["operationId"]
+    words = case.body.get("command") if isinstance(case.body, dict) else None
+    if isinstance(words, list) and words:
+        words[0] = "true"
+    if name == "follow_events" and _patient((case.query or {}).get("idle", HOUR)):
+        case.query = {**(case.query or {}), "idle": 0.05}
+
+
+@pytest.mark.slow
+@schema.parametrize()
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_document_is_true(case: schemathesis.Case[Any], served: Served, headers: dict[str, str]) -> None:
+    """Whatever the document admits is taken, whatever it does not is refused, and every reply is as it says."""
+    made_harmless(case)
+    name = case.operation.definition.raw["operationId"]
+    excluded = [positive_data_acceptance] if name in MEANINGFUL else []
+    case.call_and_validate(base_url=served.tcp, headers=headers, excluded_checks=excluded, timeout=60)
