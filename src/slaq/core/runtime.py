@@ -7,6 +7,8 @@ from slaq.core.forecaster import Rows
 
 #: How fast a cost follows new observations, and how far one of them may pull it.
 RATE, CLIP = 0.2, 3.0
+#: CPU seconds that any iteration takes: a clock may be too coarse to tell, or a report not say.
+LEAST = 1e-6
 #: A first iteration this many times as long as the second was warming up.
 WARM_UP = 1.5
 #: Observations, and the share of an iteration's time, from which a serial part is believed.
@@ -29,6 +31,7 @@ class RuntimeModel(Rows):
 
     def observe(self, rows: Integers, cpu_seconds: Floats, wall_seconds: Floats, held: Floats) -> None:
         """Learn from one iteration of each row, during which it held so many unit seconds."""
+        cpu_seconds = np.maximum(cpu_seconds, LEAST)
         known = self.cpu[rows]
         seen = self.seen[rows]
         clipped = np.clip(cpu_seconds, known / CLIP, known * CLIP)
@@ -56,7 +59,11 @@ class RuntimeModel(Rows):
         """
         parallel = np.full(units.shape, np.inf)
         np.divide(cpu[:, None], units, out=parallel, where=units > 1e-9)
-        return parallel + np.where(self.seen[rows] >= SERIAL_AFTER, self.serial[rows], 0.0)[:, None]
+        return parallel + self.steady_serial(rows)[:, None]
+
+    def steady_serial(self, rows: Integers) -> Floats:
+        """Return the seconds per iteration that no unit shortens, once they are known."""
+        return np.where(self.seen[rows] >= SERIAL_AFTER, self.serial[rows], 0.0)
 
     def known(self, rows: Integers) -> Booleans:
         """Return for which rows a cost has been observed."""

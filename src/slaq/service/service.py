@@ -30,8 +30,8 @@ from slaq.core.job import JobState
 from slaq.jobs.options import check_options
 from slaq.service import views
 from slaq.service.accounts import account_of
-from slaq.service.files import JobFiles, LogChunk
-from slaq.service.records import ClusterView, Identity, JobView, Notice, Submission, UserView
+from slaq.service.files import JobFiles
+from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
 from slaq.service.scheduling import Scheduling
 from slaq.service.standing import Standing
 from slaq.service.work import MOST_TAGS, TAG, check, name_for, spec_of
@@ -63,6 +63,7 @@ class Service:
         self.store = SqliteStore(settings.database)
         self.started_at = time.time()
         self._closing = False
+        self._jobs = str(settings.jobs)
         self._next_number: dict[str, int] = {}
         try:
             self._at_work = Scheduling(settings, self.store, self.started_at)
@@ -546,8 +547,7 @@ class Service:
             yield f"{name}-{number}"
 
     def _view(self, job: Standing) -> JobView:
-        directory = str(self._files(job.row.id).directory)
-        return job.view(self._at_work.units_per_core, directory)
+        return job.view(self._at_work.units_per_core, f"{self._jobs}/{job.row.id}")
 
     def _seen(self, who: Identity, job: Standing) -> JobView:
         view = self._view(job)

@@ -41,9 +41,17 @@ class DriverContext(Context):
         self._ending = ""
         self._checkpoint = Path(orders.directory) / checkpoints.FILE
         if self._checkpoint.exists():
+            self._restore()
+
+    def _restore(self) -> None:
+        """Go on from the last checkpoint; one that a lost disk or a crash spoilt is told of and passed over."""
+        try:
             kept = checkpoints.read(self._checkpoint)
-            self._iteration, self._first = kept.reports, kept.first_loss
-            self.restored = unpack(kept.state)
+        except ValueError as error:
+            sys.stderr.write(f"slaq: {error}; the program begins anew\n")
+            return
+        self._iteration, self._first = kept.reports, kept.first_loss
+        self.restored = unpack(kept.state)
 
     @property
     @override

@@ -1,0 +1,99 @@
+"""slaq.report from a process that no service started, over the service's socket."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from slaq.client import connect
+from tests.integration.serving import PATIENCE, external, serving
+
+REPORTS = """
+import slaq, sys, time
+for line in sys.stdin:
+    slaq.report(float(line))
+    print("said", flush=True)
+"""
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait for something to be true, and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
+    return found
+
+
+class Trainer:
+    """A process that reports what it is told to."""
+
+    def __init__(self, url: str, job: str, state: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", REPORTS],
+            env={**os.environ, "SLAQ_URL": url, "SLAQ_JOB": job, "XDG_STATE_HOME": str(state)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def report(self, *losses: float) -> None:
+        """Have it report, and wait until slaq.report has returned."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        for loss in losses:
+            self.process.stdin.write(f"{loss}\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == "said\n"
+
+    def finish(self) -> None:
+        """Let it end by itself."""
+        with self.process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(PATIENCE) == 0
+
+    def kill(self) -> None:
+        """End it without a last word."""
+        with self.process as process:
+            process.send_signal(signal.SIGKILL)
+
+
+def losses(address: str, job: str) -> list[float]:
+    """Return what the service has stored."""
+    with connect(address) as client:
+        return [one["loss"] for one in client.observations(job)]
+
+
+def test_reports_survive_a_restart_of_the_service_and_the_death_of_the_process(tmp_path: Path) -> None:
+    """What was reported while the service was away, or just before a kill -9, arrives, once and in order."""
+    home, state = tmp_path / "home", tmp_path / "state"
+    with serving(home) as served:
+        address = served.unix
+        with connect(address) as client:
+            job = external(client)
+        first = Trainer(address, job, state)
+        first.report(5.0, 4.0)
+        until(lambda: losses(address, job) == [5.0, 4.0])
+    first.report(3.0)
+    first.kill()
+    with serving(home):
+        second = Trainer(address, job, state)
+        second.report(2.0)
+        second.finish()
+        until(lambda: losses(address, job) == [5.0, 4.0, 3.0, 2.0])
+
+
+def test_reports_that_nobody_takes_cost_the_training_nothing(tmp_path: Path) -> None:
+    """Without a service, or for a job that it does not know, the process goes on and ends well."""
+    nowhere = Trainer(f"unix://{tmp_path / 'nothing.sock'}", "job", tmp_path)
+    nowhere.report(1.0)
+    with serving(tmp_path / "home") as served:
+        unknown = Trainer(served.unix, "unknown", tmp_path)
+        unknown.report(1.0)
+        unknown.finish()
+    nowhere.finish()
