@@ -10,7 +10,7 @@ from slaq.core.errors import UnknownNameError
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
-from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
+from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal, Listener
@@ -38,6 +38,7 @@ _POLICIES: dict[str, Callable[[], Policy]] = {
     "fifo": Fifo,
     "shortest-first": ShortestFirst,
     "least-attained": LeastAttained,
+    "deadline": Deadline,
 }
 #: Total quality with the true curves in place of forecasts; only a simulation has those.
 CLAIRVOYANT = "clairvoyant"

@@ -61,6 +61,7 @@ def candidates(
         owners=tuple(f"owner-{i}" for i in range(owners)),
         owner=np.array(column(st.integers(0, owners - 1)), dtype=np.int64),
         owner_credit=np.zeros(owners),
+        needed=np.array(column(st.sampled_from([0.0, 0.0, np.inf, 0.5, 2.0, 4.5, 9.0])), dtype=np.float64),
         seconds_left=np.array(column(st.sampled_from([np.inf, np.inf, -1.0, 5.0, 60.0])), dtype=np.float64),
     )
 
@@ -86,4 +87,5 @@ def make_jobs(gain: Floats, grid: list[int]) -> Candidates:
         owner=np.zeros(jobs, dtype=np.int64),
         owner_credit=np.zeros(1),
         seconds_left=np.full(jobs, np.inf),
+        needed=np.zeros(jobs),
     )

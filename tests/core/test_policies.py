@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from slaq.core.allocation import Candidates, Policy
 from slaq.core.arrays import Floats, Integers
-from slaq.core.policies import Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
+from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.sharing import guarantee, water_fill
 from tests.core.strategies import STEP, candidates, make_jobs
 
-POLICIES = [TotalQuality(), MinQuality(), Fair(), Fifo(), ShortestFirst(), LeastAttained()]
+POLICIES = [TotalQuality(), MinQuality(), Fair(), Fifo(), ShortestFirst(), LeastAttained(), Deadline()]
 # High floors, so that a promise comes due within few epochs.
-UNSTARVING = [TotalQuality(floor=0.5), MinQuality(floor=0.5), Fair()]
+UNSTARVING = [TotalQuality(floor=0.5), MinQuality(floor=0.5), Deadline(floor=0.5), Fair()]
 capacities = st.integers(0, 40)
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 
@@ -170,7 +170,7 @@ class TestGuarantee:
         """With more jobs than units a job promised p units holds one at least every 2 / p epochs."""
         assume(len(jobs.ids) > capacity)
         jobs = replace(jobs, credit=np.zeros(len(jobs.ids)), weight=jobs.weight.clip(1, 2))
-        fraction = policy.floor if isinstance(policy, TotalQuality | MinQuality) else 1.0
+        fraction = policy.floor if isinstance(policy, TotalQuality | MinQuality | Deadline) else 1.0
         promised = fraction * water_fill(jobs.weight, jobs.max_units, capacity)
         patience = np.ceil(2 / promised)
         waited = np.zeros(len(jobs.ids))
@@ -299,6 +299,33 @@ class TestMinQuality:
         assert units.sum() == 200_000
         worst = losses_after(jobs, units).max()
         assert (losses_after(jobs, units - 1)[units > 0] >= worst - 1e-12).all()
+
+
+class TestDeadline:
+    @given(candidates(), capacities, st.sampled_from([0.0, 0.05, 0.5]))
+    def test_is_total_quality_without_deadlines(self, jobs: Candidates, capacity: int, floor: float) -> None:
+        """Where nobody has a deadline that can be made, units go by gain alone."""
+        jobs = replace(jobs, needed=np.where(np.isfinite(jobs.needed), 0.0, np.inf))
+        found, usual = (policy(floor).allocate(jobs, capacity) for policy in (Deadline, TotalQuality))
+        assert found.as_dict() == usual.as_dict()
+
+    @given(candidates(), capacities)
+    def test_serves_the_least_needy_first(self, jobs: Candidates, capacity: int) -> None:
+        """Who needs least per weight gets it where it fits beside what all are sure of."""
+        able = (jobs.competes & (jobs.needed > 0) & np.isfinite(jobs.needed)).nonzero()[0]
+        assume(len(able) > 0)
+        head = able[np.lexsort((jobs.order[able], (jobs.needed / jobs.weight)[able]))[0]]
+        sure = guarantee(jobs, capacity, Deadline().floor).lower
+        wanted = min(int(np.ceil(jobs.needed[head])), jobs.max_units[head])
+        assume(wanted - sure[head] <= capacity - sure.sum())
+        assert Deadline().allocate(jobs, capacity).units[head] >= wanted
+
+    def test_gets_what_it_needs(self) -> None:
+        """Of jobs that gain alike, those that can make their deadlines get what that takes, and no more."""
+        jobs = make_jobs(np.tile([0.0, 0.5], (4, 1)), grid=[0, 20])
+        jobs = replace(jobs, gain=jobs.gain * np.array([[2.0], [1.0], [1.0], [1.0]]))
+        jobs = replace(jobs, needed=np.array([0.0, 3.2, np.inf, 30.0]))
+        assert Deadline(floor=0.0).allocate(jobs, 10).units.tolist() == [6, 4, 0, 0]
 
 
 class TestFair:

@@ -48,6 +48,9 @@ class Candidates:
     owner_credit: Floats
     #: Seconds until its deadline, below 0 where that has passed; infinite where it has none.
     seconds_left: Floats
+    #: Units, a real number, that make its target likely if it holds them until its deadline; 0 where it has none
+    #: or its target is reached, infinite where it cannot be made.
+    needed: Floats
 
     def take(self, rows: slice | Integers) -> Self:
         """Return the jobs of these rows alone, in that order."""
@@ -58,7 +61,7 @@ class Candidates:
 #: The arrays of `Candidates` that have one element, or one row, per job.
 _BY_JOB = (
     *("order", "competes", "weight", "min_units", "max_units", "reserved_units", "loss", "gain", "attained"),
-    *("remaining", "credit", "owner", "seconds_left"),
+    *("remaining", "credit", "owner", "seconds_left", "needed"),
 )
 
 

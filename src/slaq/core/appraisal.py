@@ -7,6 +7,7 @@ import numpy as np
 from slaq.core.allocation import Allocation, Candidates
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.courses import START_POWER
+from slaq.core.deadlines import needed_units
 from slaq.core.decision import Decision
 from slaq.core.forecaster import Outlook
 from slaq.core.gain import HORIZONS, concave, gains, unit_grid
@@ -84,6 +85,9 @@ class Appraiser:
             owner=roster.owner[rows],
             owner_credit=np.array(roster.owner_credit),
             seconds_left=roster.deadline[rows] - now,
+            needed=needed_units(
+                roster, rows, outlook, cpu, np.minimum(roster.max_units[rows], capacity), now
+            ),
         )
         return Appraisal(
             rows=rows,

@@ -17,6 +17,8 @@ from slaq.core.roster import WANTED, Roster
 
 #: How many courses stand for all.
 COURSES = 16
+#: A target less likely than this is out of reach: the lower end of the 80% interval stays above it.
+HOPELESS = 0.1
 #: A loss is taken to end where it is forecast to be after this many times the losses known so far, and no further
 #: ahead than forecasts go.
 FORESIGHT = 15.0

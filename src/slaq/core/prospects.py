@@ -6,14 +6,11 @@ import numpy as np
 
 from slaq.core.appraisal import Appraisal
 from slaq.core.arrays import Booleans, Floats
-from slaq.core.courses import COURSES, chances, reductions, strides_to_shares, strides_to_target
+from slaq.core.courses import COURSES, HOPELESS, chances, reductions, strides_to_shares, strides_to_target
 from slaq.core.roster import Roster
 
 #: Shares of the whole reduction whose times are foreseen.
 SHARES = (0.9, 0.95)
-#: A target less likely than this, with all a job could use until then, is out of reach: the lower end of the 80%
-#: interval stays above it.
-HOPELESS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ PENS = {
     "fifo": Pen("#e69f00", "-."),
     "shortest-first": Pen("#cc79a7", "-"),
     "least-attained": Pen("#56b4e9", "-."),
+    "deadline": Pen("#b8860b", "-"),
 }
 SPARE = Pen("#a06cd5", "-")
 

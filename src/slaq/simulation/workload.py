@@ -305,12 +305,18 @@ _FIELDS: Mapping[str, _Field] = {
     "max_units": _Field(_units(1), "a whole number from 1"),
     "reserved_units": _Field(_units(0), "a whole number from 0", kinds=_ONLY_OTHER),
     "target_loss": _Field(_number(-_MOST_LOSS, _MOST_LOSS), "a finite number", kinds=_ONLY_ML),
+    "wanted": _Field(_number(0.0, 1.0, above=True), "a share above 0, at most 1", kinds=_ONLY_ML),
+    "deadline": _Field(_number(0.0, _MOST_SECONDS), "seconds from 0", kinds=_ONLY_ML),
+    "owner": _Field(_text, "a short text"),
     "cpu_seconds": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_OTHER),
     "cpu_seconds_per_iteration": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_ML),
     "serial_seconds_per_iteration": _Field(_SECONDS, "seconds from 0", kinds=_ONLY_ML),
     "losses": _Field(_losses, "a list of at least two numbers", required=True, kinds=_ONLY_ML),
 }
-_SPEC_FIELDS = ("id", "arrival", "weight", "min_units", "max_units", "target_loss", "reserved_units")
+_OPTIONS = (
+    *("weight", "min_units", "max_units", "reserved_units", "target_loss", "wanted", "deadline", "owner"),
+)
+_SPEC_FIELDS = ("id", "arrival", *_OPTIONS)
 
 
 def _as_record(job: SimulatedJob) -> dict[str, Any]:
@@ -319,7 +325,7 @@ def _as_record(job: SimulatedJob) -> dict[str, Any]:
     record: dict[str, Any] = {"id": spec.id, "arrival": spec.arrival, "kind": spec.kind.value}
     if job.algorithm:
         record["algorithm"] = job.algorithm
-    for name in ("weight", "min_units", "max_units", "reserved_units", "target_loss"):
+    for name in _OPTIONS:
         if getattr(spec, name) != getattr(plain, name):
             record[name] = getattr(spec, name)
     if spec.kind is Kind.OTHER:

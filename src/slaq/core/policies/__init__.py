@@ -1,6 +1,7 @@
 """The policies: who gets how many of the units in the coming epoch."""
 
 from slaq.core.policies.between_owners import BetweenOwners
+from slaq.core.policies.deadline import Deadline
 from slaq.core.policies.fair import Fair
 from slaq.core.policies.fifo import Fifo
 from slaq.core.policies.least_attained import LeastAttained
@@ -8,4 +9,13 @@ from slaq.core.policies.min_quality import MinQuality
 from slaq.core.policies.shortest_first import ShortestFirst
 from slaq.core.policies.total_quality import TotalQuality
 
-__all__ = ["BetweenOwners", "Fair", "Fifo", "LeastAttained", "MinQuality", "ShortestFirst", "TotalQuality"]
+__all__ = [
+    "BetweenOwners",
+    "Deadline",
+    "Fair",
+    "Fifo",
+    "LeastAttained",
+    "MinQuality",
+    "ShortestFirst",
+    "TotalQuality",
+]

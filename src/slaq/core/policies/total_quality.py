@@ -28,19 +28,25 @@ class TotalQuality(Policy):
     @override
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
         sure = guarantee(candidates, capacity, self.floor)
-        units = sure.lower
-        left = capacity - int(units.sum())
-        if left > 0:
-            # One column per segment of the grid: the units it still holds, and what each of them brings.
-            grid, gain = candidates.grid, candidates.gain
-            held = grid.clip(units[:, None], sure.upper[:, None])
-            width = held[:, 1:] - held[:, :-1]
-            slope = gain[:, 1:] - gain[:, :-1]
-            slope *= candidates.weight[:, None]
-            slope /= grid[1:] - grid[:-1]
-            units = units + _steepest(slope, width, candidates.order, left)
+        units = steepest(candidates, sure.lower, sure.upper, capacity)
+        if units is not sure.lower:
             units = spread(candidates, units, sure.credit, capacity)
         return sure.allocation(candidates, units)
+
+
+def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity: int) -> Integers:
+    """Return the units with those added, up to the capacity, that bring the most weighted gain."""
+    left = capacity - int(units.sum())
+    if left <= 0:
+        return units
+    # One column per segment of the grid: the units it still holds, and what each of them brings.
+    grid, gain = candidates.grid, candidates.gain
+    held = grid.clip(units[:, None], upper[:, None])
+    width = held[:, 1:] - held[:, :-1]
+    slope = gain[:, 1:] - gain[:, :-1]
+    slope *= candidates.weight[:, None]
+    slope /= grid[1:] - grid[:-1]
+    return units + _steepest(slope, width, candidates.order, left)
 
 
 def _steepest(slope: Floats, width: Integers, order: Integers, left: int) -> Integers:
