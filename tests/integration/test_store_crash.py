@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from slaq.core.errors import StoreCorruptError, StoreFullError
 from slaq.core.events import JobEnded
 from slaq.core.job import JobSpec, JobState
+from slaq.stores import sqlite_file
 from slaq.stores.sqlite import SqliteStore
 from tests.contracts.store_contract import observed
 from tests.integration.store_writer import JOBS, open_with_jobs, write_epoch
@@ -197,20 +198,28 @@ def test_a_full_disk_loses_nothing_and_room_lets_it_go_on(tmp_path: Path) -> Non
         assert epochs_kept(disk / "slaq.db") == kept
 
 
-def test_a_disk_that_fills_up_inside_an_epoch_ends_that_epoch(tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_inside_an_epoch_ends_that_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Swallowing the error does not let half of the epoch through."""
+    # So little that what does not fit into memory goes to the disk, and fails, before the commit.
+    monkeypatch.setattr(sqlite_file, "WRITER_MEMORY", 64)
     with small_disk(tmp_path / "disk", 1024) as disk, SqliteStore(disk / "slaq.db") as store:
         store.submit(JobSpec(id="a"))
+        swallowed: list[bool] = []
 
         def overfill() -> None:
             with store.epoch():
                 store.append([observed("a", 0)])
-                with contextlib.suppress(StoreFullError):
+                try:
                     store.save_snapshot(os.urandom(4 * 2**20), at=0.0)
+                except StoreFullError:
+                    swallowed.append(True)
                 store.append([JobEnded(job_id="a", at=1.0, state=JobState.COMPLETED)])
 
         with pytest.raises(StoreFullError):
             overfill()
+        assert swallowed
         assert (store.job("a").iteration, store.job("a").state) == (-1, JobState.QUEUED)
         assert store.snapshot() is None
         store.append([observed("a", 0)])

@@ -24,37 +24,40 @@ from slaq.stores import sqlite_packing
 from slaq.stores.sqlite import SqliteStore
 from tests.contracts.store_contract import allocation, decision, observed
 
+#: The last of these may end.
 IDS = ("a", "b", "c")
 ACTIVE = (JobState.QUEUED, JobState.RUNNING)
 
 _losses = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf])
 _observations = st.builds(
     Observation,
-    iteration=st.integers(0, 12),
+    iteration=st.integers(0, 6),
     loss=_losses,
     cpu_seconds=st.floats(0, 10),
     wall_seconds=st.floats(0, 10),
 )
-_events = st.one_of(
-    st.builds(
-        LossObserved,
-        job_id=st.sampled_from(IDS),
-        at=st.floats(0, 1e9),
-        observation=_observations,
-        metrics=st.dictionaries(st.text(max_size=3), st.floats(allow_nan=False), max_size=2),
-    ),
+_losses_observed = st.builds(
+    LossObserved,
+    job_id=st.sampled_from(IDS),
+    at=st.floats(0, 1e9),
+    observation=_observations,
+    metrics=st.dictionaries(st.text(max_size=3), st.floats(allow_nan=False), max_size=2),
+)
+_other_events = st.one_of(
     st.builds(
         LearningRateChanged, job_id=st.sampled_from(IDS), at=st.floats(0, 9), learning_rate=st.floats(0, 1)
     ),
     st.builds(
         JobEnded,
-        job_id=st.sampled_from(IDS),
+        job_id=st.just("c"),
         at=st.floats(0, 9),
         state=st.sampled_from([JobState.COMPLETED, JobState.FAILED]),
         reason=st.text(max_size=5),
     ),
     st.builds(CapacityChanged, at=st.floats(0, 9), capacity=st.integers(0, 9)),
 )
+# Mostly losses, as in life.
+_events = st.one_of(_losses_observed, _losses_observed, _losses_observed, _other_events)
 _log = st.lists(st.lists(_events, max_size=8) | st.integers(0, 9), max_size=6)
 
 
@@ -258,6 +261,25 @@ def test_what_fails_inside_an_epoch_leaves_the_rest_of_it(store: SqliteStore) ->
         store.append([observed("a", 2)])
     assert store.observations("a").iteration.tolist() == [0, 2]
     assert store.seq == 2
+
+
+def test_what_fails_halfway_inside_an_epoch_is_undone(store: SqliteStore) -> None:
+    """A job that cannot be written down whole is not there at all, and the epoch goes on."""
+    with store.epoch():
+        with pytest.raises(TypeError):
+            store.submit_job(JobSpec(id="a"), owner="", submission={"command": object()}, at=9.0)
+        store.submit(JobSpec(id="b"))
+    assert [row.id for row in store.rows()] == ["b"]
+    assert store.last_time() == 0.0
+
+
+def test_a_loss_that_came_late_is_read_again_after_a_restart(store: SqliteStore) -> None:
+    """An earlier iteration reported after the snapshot stands behind a later one reported before it."""
+    store.submit(JobSpec(id="a"))
+    store.append([observed("a", 5)])
+    store.save_snapshot(b"", at=0.0)
+    store.append([observed("a", 3)])
+    assert [list(one.events) for one in store.events_since(store.seq - 1)] == [[observed("a", 3)]]
 
 
 def test_nobody_sees_an_epoch_before_its_end(store: SqliteStore) -> None:

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from slaq.core.events import CapacityChanged, JobEnded
 from slaq.core.job import JobSpec, JobState, Kind
 from slaq.stores import sqlite_file, sqlite_schema
 from slaq.stores.sqlite import SqliteStore
+from slaq.stores.sqlite_records import Batch
 from tests.contracts.store_contract import allocation, decision, observed
 from tests.integration.store_writer import open_with_jobs, write_epoch
 
@@ -253,27 +254,18 @@ def test_a_backup_is_one_new_file(store: SqliteStore, path: Path, tmp_path: Path
 
 # Pruning
 
-_retention = st.fixed_dictionaries(
-    {},
-    optional={
-        "before": st.floats(0, 10),
-        "keep_jobs": st.integers(0, 5),
-        "keep_decisions": st.integers(0, 5),
-    },
-)
+
+def _about(batch: Batch, job_ids: Collection[str]) -> bool:
+    return all(getattr(event, "job_id", None) in job_ids for event in batch.events)
 
 
 @given(
-    ends=st.lists(st.none() | st.tuples(st.floats(0, 10), st.sampled_from(ENDED)), max_size=8),
-    decisions=st.integers(0, 6),
-    snapshot=st.none() | st.integers(0, 6),
-    retention=_retention,
+    ends=st.lists(st.none() | st.tuples(st.integers(0, 4), st.sampled_from(ENDED)), max_size=6),
+    before=st.none() | st.integers(0, 5),
+    keep=st.none() | st.integers(0, 4),
 )
-def test_pruning_removes_what_it_says_and_nothing_else(
-    ends: list[tuple[float, JobState] | None],
-    decisions: int,
-    snapshot: int | None,
-    retention: dict[str, float],
+def test_pruning_removes_the_jobs_it_says_and_nothing_else(
+    ends: list[tuple[int, JobState] | None], before: int | None, keep: int | None
 ) -> None:
     """Ended jobs that every condition lets go are gone with all their rows; the rest is as it was."""
     with TemporaryDirectory() as directory, SqliteStore(Path(directory) / "slaq.db") as store:
@@ -282,40 +274,57 @@ def test_pruning_removes_what_it_says_and_nothing_else(
                 spec = JobSpec(id=f"job-{number}")
                 store.submit(spec)
                 store.append([observed(spec.id, iteration) for iteration in range(3)])
+                if number == 2:
+                    store.save_snapshot(b"", at=0.0)
                 if end is not None:
-                    store.append([JobEnded(job_id=spec.id, at=end[0], state=end[1])])
-            for epoch in range(decisions):
+                    store.append([JobEnded(job_id=spec.id, at=float(end[0]), state=end[1])])
+        ended = sorted((end[0], number) for number, end in enumerate(ends) if end is not None)
+        old = ended if keep is None else ended[: max(len(ended) - keep, 0)]
+        asked = before is not None or keep is not None
+        gone = tuple(f"job-{number}" for at, number in old if asked and (before is None or at < before))
+        kept = {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows() if row.id not in gone}
+        place = store.seq if len(ends) < 3 else store.snapshot()[1]  # type: ignore[index]
+        log = repr([one for one in store.events_since(place) if _about(one, kept)])
+        foreseen = store.prune(before=before, keep_jobs=keep, dry_run=True)
+        assert len(store.rows()) == len(ends)
+        done = store.prune(before=before, keep_jobs=keep)
+        assert (done.jobs, done.observations) == (gone, 3 * len(gone))
+        assert replace(foreseen, bytes=done.bytes) == done
+        assert {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows()} == kept
+        assert store.check() == []
+        assert repr([one for one in store.events_since(place) if _about(one, kept)]) == log
+        assert store.submit_job(JobSpec(id="next"), owner="", submission={}, at=0.0).number == len(ends) + 1
+
+
+@given(
+    count=st.integers(1, 5),
+    snapshot=st.none() | st.integers(0, 4),
+    before=st.none() | st.integers(0, 5),
+    keep=st.none() | st.integers(0, 5),
+)
+def test_pruning_leaves_the_newest_decisions_and_those_a_restart_reads(
+    count: int, snapshot: int | None, before: int | None, keep: int | None
+) -> None:
+    """The oldest go first; the last one stays, and so do those after the snapshot."""
+    with TemporaryDirectory() as directory, SqliteStore(Path(directory) / "slaq.db") as store:
+        with store.epoch():
+            for epoch in range(count):
                 if epoch == snapshot:
                     store.save_snapshot(b"", at=0.0)
-                store.record(replace(decision(epoch), ids=("job-0",), time=float(epoch)), allocation())
-        kept_log = repr(list(store.events_since(store.snapshot()[1]))) if store.snapshot() else ""  # type: ignore[index]
-        ended = sorted((end[0], number) for number, end in enumerate(ends) if end is not None)
-        before = retention.get("before", float("inf"))
-        gone = [
-            f"job-{number}"
-            for rank, (at, number) in enumerate(reversed(ended))
-            if rank >= retention.get("keep_jobs", 0 if "before" in retention else 99) and at < before
-        ]
-        kept = {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows() if row.id not in gone}
-        foreseen = store.prune(**retention, dry_run=True)  # type: ignore[arg-type]
-        assert len(store.rows()) == len(ends)
-        done = store.prune(**retention)  # type: ignore[arg-type]
-        assert sorted(done.jobs) == sorted(gone)
-        assert (foreseen.jobs, foreseen.observations, foreseen.allocations, foreseen.decisions) == (
-            *(done.jobs, done.observations, done.allocations),
-            done.decisions,
-        )
-        assert done.observations == 3 * len(gone)
-        assert {row.id: (repr(row), repr(store.events(row.id))) for row in store.rows()} == kept
-        remaining = [one.epoch for one in store.decisions()]
-        assert remaining == list(range(decisions - len(remaining), decisions))
-        assert len(remaining) == decisions - done.decisions >= min(decisions, 1)
-        if "keep_decisions" in retention:
-            assert len(remaining) >= min(decisions, int(retention["keep_decisions"]))
-        if store.snapshot():
-            assert repr(list(store.events_since(store.snapshot()[1]))) == kept_log  # type: ignore[index]
-        assert store.check() == []
-        assert store.submit_job(JobSpec(id="next"), owner="", submission={}, at=0.0).number == len(ends) + 1
+                store.append([CapacityChanged(at=float(epoch), capacity=epoch)])
+                store.record(replace(decision(epoch), time=float(epoch)), allocation())
+        limits = [count - max(keep or 1, 1), count if before is None else before]
+        if snapshot is not None and snapshot < count:
+            limits.append(snapshot)
+        gone = 0 if before is None and keep is None else max(min(limits), 0)
+        kept = store.snapshot()
+        log = "" if kept is None else repr(list(store.events_since(kept[1])))
+        foreseen = store.prune(before=before, keep_decisions=keep, dry_run=True)
+        done = store.prune(before=before, keep_decisions=keep)
+        assert foreseen.decisions == done.decisions == gone
+        assert [one.epoch for one in store.decisions()] == list(range(gone, count))
+        assert [one.capacity for one in store.cluster_events()] == list(range(gone, count))
+        assert kept is None or repr(list(store.events_since(kept[1]))) == log
 
 
 def test_pruning_gives_room_back_to_the_disk(store: SqliteStore, path: Path) -> None:

@@ -135,19 +135,20 @@ WHERE (:before IS NULL OR time < :before)
     AND seq <= COALESCE((SELECT seq FROM snapshots), seq);
 
 -- name: prune_batches
--- Which events came together is of use as far back as an unfinished job has reported.
+-- Which events came together is of use after the snapshot, and as far back as an unfinished job has reported.
 DELETE FROM batches
-WHERE last_seq < COALESCE(
-    (
-        SELECT min(seq)
-        FROM jobs JOIN observations ON observations.job = number AND observations.curve = jobs.curve
-        WHERE state IN ('queued', 'running', 'paused')
-            AND observations.iteration = (
-                SELECT min(iteration) FROM observations WHERE job = number AND curve = jobs.curve
-            )
-    ),
-    (SELECT seq FROM counters)
-);
+WHERE last_seq <= (SELECT seq FROM snapshots)
+    AND last_seq < COALESCE(
+        (
+            SELECT min(seq)
+            FROM jobs JOIN observations ON observations.job = number AND observations.curve = jobs.curve
+            WHERE state IN ('queued', 'running', 'paused')
+                AND observations.iteration = (
+                    SELECT min(iteration) FROM observations WHERE job = number AND curve = jobs.curve
+                )
+        ),
+        (SELECT seq FROM counters)
+    );
 
 -- name: prune_decisions
 DELETE FROM decisions

@@ -23,7 +23,7 @@ BYTES_AHEAD = 64 * 2**20
 #: Milliseconds for which they are.
 _STAND_BACK = 100
 #: KiB of pages that the writer keeps in memory: those that an epoch of many jobs touches.
-_WRITER_MEMORY = 32 * 1024
+WRITER_MEMORY = 32 * 1024
 #: Readers that are kept open while nobody reads.
 _IDLE_READERS = 16
 
@@ -220,6 +220,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
     connection.execute(f"PRAGMA journal_size_limit = {BYTES_AHEAD}")
-    connection.execute(f"PRAGMA cache_size = -{_WRITER_MEMORY}")
+    connection.execute(f"PRAGMA cache_size = -{WRITER_MEMORY}")
     upgrade(connection, path)
     connection.execute("PRAGMA foreign_keys = ON")
