@@ -18,7 +18,7 @@ from slaq.core.errors import SlaqError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.policies import BetweenOwners
-from slaq.core.prospects import foresee
+from slaq.core.prospects import Prospects, foresee
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import SHUT_DOWN, Ending, Listener
 from slaq.engines.local.engine import cores_here, usual_units_per_core
@@ -99,6 +99,8 @@ class Scheduling(Listener, Steward):
         self.scheduler.epoch = 0 if last is None else last.epoch + 1
         #: The decision in force; None where no job is active.
         self.decision: Decision | None = None
+        #: What its jobs may hope for.
+        self.prospects: Prospects | None = None
         #: The moment the last epoch ended, and how many seconds it took.
         self.decided_at, self.decide_seconds = self.clock.now(), 0.0
         self.counts = Counts()
@@ -213,7 +215,7 @@ class Scheduling(Listener, Steward):
         """Return when each job is expected to be good enough."""
         appraisal = self.scheduler.appraisal
         assert appraisal is not None
-        found = foresee(self.roster, appraisal, self.roster.usual_units[appraisal.rows])
+        found = self.prospects = foresee(self.roster, appraisal, self.roster.usual_units[appraisal.rows])
         moments = now + found.seconds_to
         rows = zip(found.ids, moments.tolist(), found.chance.tolist(), found.hopeless.tolist(), strict=True)
         return {

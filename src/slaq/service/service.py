@@ -25,6 +25,7 @@ from slaq.core.errors import (
     UnknownJobError,
 )
 from slaq.core.events import JobEnded
+from slaq.core.explanation import explain_job
 from slaq.core.forecast import forecast
 from slaq.core.job import JobState
 from slaq.jobs.options import check_options
@@ -180,6 +181,36 @@ class Service:
             "low": [views.finite(value) for value in seen.low.tolist()],
             "high": [views.finite(value) for value in seen.high.tolist()],
         }
+
+    def why(self, who: Identity, job_id: str) -> dict[str, Any]:
+        """Tell why the job holds what it holds, in numbers and as text: the last decision about it."""
+        job = self._own(who, job_id)
+        work = self._at_work
+        with work.lock:
+            decision, appraisal, prospects = work.decision, work.scheduler.appraisal, work.prospects
+        about = {"job_id": job_id, "state": str(job.state)}
+        if decision is None or job.state is not JobState.RUNNING or job_id not in decision.ids:
+            return {**about, "text": self._waits(job)}
+        told = explain_job(decision, job_id, appraisal=appraisal, prospects=prospects, policy=self._policy)
+        rival = None if told.rival is None else told.rival.id
+        if rival is not None and not self._visible_ids(who, [rival]) and not self._sees_all(who):
+            told = told.without_names()
+        return {**about, **views.plain(told.as_json()), "text": told.as_text()}
+
+    def _waits(self, job: Standing) -> str:
+        """Say why a job that is in no decision holds nothing."""
+        if job.state.ended:
+            return f"{job.row.id} has {_ended(job.state)}{f': {job.row.reason}' if job.row.reason else ''}."
+        if job.state is JobState.PAUSED:
+            return f"{job.row.id} is paused and holds nothing; `slaq resume {job.row.id}` lets it go on."
+        if job.state is JobState.QUEUED:
+            jobs = list(self._at_work.board.jobs.values())
+            ahead = sum(
+                other.state is JobState.QUEUED and other.row.number < job.row.number for other in jobs
+            )
+            most = self.settings.max_jobs_active
+            return f"{job.row.id} waits to be started: {ahead} jobs before it, and {most} may run at a time."
+        return f"{job.row.id} has just been started; the next decision will be about it too."
 
     def log(self, who: Identity, job_id: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
         """Return a piece of what the job printed; a negative offset counts from the end."""

@@ -17,6 +17,15 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def plain(value: Any) -> Any:
+    """Return the same as JSON can hold it: numbers that are none become None."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return finite(value) if isinstance(value, float) else value
+
+
 def observations(curve: Curve) -> list[dict[str, Any]]:
     """Return losses with their times and costs; a loss that is no number is None."""
     rows = zip(
@@ -46,7 +55,9 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
     columns = {
         one.name: getattr(made, one.name)
         for one in fields(made)
-        if isinstance(getattr(made, one.name), np.ndarray) and len(getattr(made, one.name)) == len(made.ids)
+        if isinstance(getattr(made, one.name), np.ndarray)
+        and len(getattr(made, one.name)) == len(made.ids)
+        and one.name not in ("owner", "owner_share")  # places among the owners, and one number for each of them
     }
     rows = [place for place, job_id in enumerate(made.ids) if seen is None or job_id in seen]
     return {
