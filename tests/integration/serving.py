@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,6 +75,15 @@ def serving(home: Path, **changes: Any) -> Iterator[Served]:
     finally:
         running.stop()
         thread.join()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait for something to be true, and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+    return found
 
 
 def external(client: Client, name: str = "elsewhere") -> str:

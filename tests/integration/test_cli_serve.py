@@ -8,10 +8,9 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +18,9 @@ from click.testing import CliRunner
 from slaq.cli.main import main
 from slaq.client import Client, connect
 from slaq.core.errors import SlaqError
+from tests.integration.serving import PATIENCE, until
 
 SLAQ = Path(sysconfig.get_path("scripts")) / "slaq"
-#: Long enough for anything on a loaded machine.
-PATIENCE = 90.0
 #: Counts on from what it kept, to the end.
 COUNTS = """
 import os, pathlib, slaq, time
@@ -48,15 +46,6 @@ def home() -> Iterator[Path]:
 def environment(home: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLAQ_")}
     return {**kept, "SLAQ_HOME": str(home), "SLAQ_EPOCH_SECONDS": "0.2", "SLAQ_CORES": "2", **more}
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Wait for something to be true, and return it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
-    return found
 
 
 def reached(home: Path) -> Client | None:

@@ -6,8 +6,7 @@ import os
 import sqlite3
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slaq.cli.main import VERBS, main
-from tests.integration.serving import PATIENCE, Served, serving
+from tests.integration.serving import PATIENCE, Served, serving, until
 
 #: Prints losses that fall, for ever.
 TRAINS = """
@@ -92,15 +91,6 @@ def told(*words: str, **more: Any) -> Any:
 def submit(*words: str) -> str:
     """Submit a job; return its id."""
     return slaq("submit", *words).stdout.strip()
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Wait for something to be true, and return it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture
