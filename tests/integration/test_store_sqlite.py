@@ -346,6 +346,7 @@ def test_a_submission_comes_back_as_it_was_given(store: SqliteStore) -> None:
     assert (row.spec, dict(row.submission), row.owner) == (spec, asked, "mia")
     assert (row.submitted_at, store.last_time()) == (1e9 + 0.125, 1e9 + 0.125)
     assert [one.id for one in store.rows(tag="öffentlich")] == ["a"]
+    assert store.owners(["a", "nobody"]) == {"a": "mia"}
     assert store.rows(tag="nigh") == []
 
 

@@ -553,10 +553,9 @@ class Service:
             return None
         live = self._at_work.board.jobs
         owners = {job_id: live[job_id].row.owner for job_id in ids if job_id in live}
-        unknown = [job_id for job_id in ids if job_id not in owners]
-        if unknown:
-            mine = {row.id for row in self.store.rows(owner=who.user)}
-            return {job_id for job_id, owner in owners.items() if owner == who.user} | mine
+        ended = [job_id for job_id in ids if job_id not in owners]
+        if ended:
+            owners |= self.store.owners(ended)
         return {job_id for job_id, owner in owners.items() if owner == who.user}
 
     # The rest

@@ -32,6 +32,9 @@ SELECT id, number, curve, state, units, iteration, first_loss, loss, best_loss, 
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?));
 
+-- name: owners
+SELECT id, owner FROM jobs WHERE id IN (SELECT value FROM json_each(?));
+
 -- name: keep_observation
 INSERT INTO observations (job, curve, iteration, seq, at, loss, cpu_seconds, wall_seconds, metrics)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -69,6 +69,11 @@ class SqliteHistory(History):
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
         return [_job_row(row) for row in found]
 
+    def owners(self, ids: Collection[str]) -> dict[str, str]:
+        """Return whose job each of these is; those that nobody submitted, or that were pruned, are left out."""
+        with self._file.reading() as db:
+            return dict(db.execute(SQL["owners"], (json.dumps(list(ids)),)).fetchall())
+
     def tally(self) -> list[Tally]:
         """Return how many jobs each owner has in each state."""
         with self._file.reading() as db:
