@@ -56,7 +56,7 @@ def _cores(job: Shown, now: float) -> str:
 
 
 def _expected(job: Shown, now: float) -> str:
-    return "–" if job["state"] in ENDED else ahead(job["prospect"]["at_90"], now)
+    return "–" if job["state"] in (*ENDED, "paused") else ahead(job["prospect"]["at_90"], now)
 
 
 def _chance(job: Shown, now: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.reach import JOB, JSON, print_json, reaches
-from slaq.cli.spans import ahead, span
+from slaq.cli.spans import span
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["ended_at"] is not None:
         yield "ended", _moment(view["ended_at"], now)
     if active:
-        yield "holds", f"{view['cores']:.2f} cores ({view['units']} units)"
+        count = "1 unit" if view["units"] == 1 else f"{view['units']} units"
+        yield "holds", f"{view['cores']:.2f} cores ({count})"
     limits = (
         f"{view['min_cores']:g} to {'any' if view['max_cores'] is None else format(view['max_cores'], 'g')}"
     )
@@ -93,19 +94,24 @@ def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]
     from slaq.cli.jobs_shown import number, share
 
     prospect = view["prospect"]
-    yield "expected", f"90% in {ahead(prospect['at_90'], now)}, 95% in {ahead(prospect['at_95'], now)}"
-    goal = (
-        f"loss {number(view['target_loss'])}"
-        if view["target_loss"] is not None
-        else share(view["stop_at"] or 0.95)
+    yield "expected", f"90% {_when(prospect['at_90'], now)}, 95% {_when(prospect['at_95'], now)}"
+    whole = (
+        "its reduction" if view["target_loss"] is None else f"the way to loss {number(view['target_loss'])}"
     )
     if view["deadline"] is not None:
+        wanted = 1.0 if view["target_loss"] is not None else view["stop_at"] or 0.95
         left = view["deadline"] - now
         when = f"in {span(left)}" if left > 0 else f"{span(-left)} ago"
         odds = "hopeless" if prospect["hopeless"] else f"probability {share(prospect['chance'])}"
-        yield "wanted", f"{goal} by {_clock(view['deadline'])} ({when}): {odds}"
-    elif view["target_loss"] is not None or view["stop_at"] is not None:
-        yield "ends at", goal
+        yield "wanted", f"{share(wanted)} of {whole} by {_clock(view['deadline'])} ({when}): {odds}"
+    if view["stop_at"] is not None:
+        yield "ends at", f"{share(view['stop_at'])} of {whole}"
+
+
+def _when(moment: float | None, now: float) -> str:
+    if moment is None:
+        return "not foreseen"
+    return "done" if moment <= now else f"in {span(moment - now)}"
 
 
 def _clock(moment: float) -> str:

@@ -40,7 +40,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="CORES",
         help="Cores beyond which it gets none.  [default: no limit]",
     ),
-    click.option("--target-loss", type=float, callback=finite, help="The loss you are content with."),
+    click.option(
+        "--target-loss",
+        type=float,
+        callback=finite,
+        help="The loss you are content with: its curve is taken to end there.",
+    ),
     click.option(
         "--stop-at",
         type=click.FloatRange(min=0, max=1, min_open=True),
