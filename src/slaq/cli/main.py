@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "cancel": ("slaq.cli.cancel", "End jobs for good."),
     "weight": ("slaq.cli.weight", "Change how much a job counts."),
     "why": ("slaq.cli.why", "Tell why a job holds what it holds, in numbers."),
+    "whatif": ("slaq.cli.whatif", "Replay the present jobs under another policy or capacity."),
     "report": ("slaq.cli.report", "Write a page about how the jobs of the service went."),
     "cluster": ("slaq.cli.cluster", "Show the service at a glance, or change its policy."),
     "users": ("slaq.cli.users", "List users, and set what each may have."),

@@ -330,9 +330,12 @@ class Client:
         policy: str | None = None,
         cores: int | None = None,
         horizon: float = 3600.0,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> dict[str, Any]:
-        """Replay the present cluster forward under another policy or capacity."""
+        """Replay the present cluster forward under another policy or capacity.
+
+        Jobs go on as they are expected to; with a seed, as they may, drawn from their forecasts.
+        """
         asked = {"policy": policy, "cores": cores, "horizon": horizon, "seed": seed}
         found: dict[str, Any] = self._connection.json(
             "POST", f"{PREFIX}/whatif", json=asked, timeout=LONG_SECONDS

@@ -184,7 +184,9 @@ class WhatIfBody(Body):
         None, description="In place of the present cores."
     )
     horizon: Annotated[float, Field(gt=0, le=7 * 86400)] = Field(3600.0, description="Seconds to look ahead.")
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(0, description="Of the chance in the forecasts.")
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = Field(
+        None, description="Draws what may happen from the forecasts; null plays what is expected."
+    )
 
 
 class PruneBody(Body):

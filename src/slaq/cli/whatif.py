@@ -1,0 +1,95 @@
+"""`slaq whatif`: the present jobs played forward under another policy or capacity."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slaq.cli.jobs_shown import number
+from slaq.cli.reach import JSON, print_json, reaches
+from slaq.cli.spans import SPAN, span
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+
+#: What of the whole is compared, with how it is written.
+TOTALS = (
+    ("mean normalised loss", "mean_normalised_loss", number),
+    ("jobs at 90%", "made_90", str),
+    ("jobs at 95%", "made_95", str),
+    ("mean time to 90%", "mean_seconds_to_90", lambda value: "–" if value is None else span(value)),
+    ("mean time to 95%", "mean_seconds_to_95", lambda value: "–" if value is None else span(value)),
+    ("deadlines made", "deadlines_made", str),
+)
+
+
+@click.command("whatif")
+@click.option("--policy", metavar="NAME", help="Another policy.  [default: the present one]")
+@click.option(
+    "--cores", type=click.IntRange(min=1), help="Another number of cores.  [default: the present one]"
+)
+@click.option(
+    "--horizon", type=SPAN, default=3600.0, metavar="DURATION", help="How far to look ahead.  [default: 1h]"
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Draw what may happen from the forecasts, by this seed, rather than play what is expected.",
+)
+@JSON
+@reaches
+def command(
+    client: "Client", policy: str | None, cores: int | None, horizon: float, seed: int | None, as_json: bool
+) -> None:
+    """Play the present jobs forward, as things are and under another policy or capacity.
+
+    The simulator takes the scheduler itself and the jobs as they stand now: their curves, what their iterations
+    cost, what is left of them, and those that wait. Nothing changes for the jobs.
+
+    \b
+    slaq whatif --policy fair
+    slaq whatif --cores 16 --horizon 30m
+    """
+    found = client.whatif(policy=policy, cores=cores, horizon=horizon, seed=seed)
+    if as_json:
+        print_json(found)
+    else:
+        _print_tables(found["replays"])
+
+
+def _print_tables(replays: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from slaq.cli.terminal import show
+
+    jobs = Table(box=None, pad_edge=False, header_style="bold")
+    jobs.add_column("job", no_wrap=True)
+    for what in ("90% in", "95% in", "done by then"):
+        for replay in replays:
+            jobs.add_column(f"{what}\n{replay['name']}", justify="right")
+    for rows in zip(*(replay["jobs"] for replay in replays), strict=True):
+        cells = [
+            *(_ahead(row["seconds_to_90"]) for row in rows),
+            *(_ahead(row["seconds_to_95"]) for row in rows),
+            *(f"{100 * row['reduction']:.0f}%" for row in rows),
+        ]
+        jobs.add_row(Text(rows[0]["id"]), *cells)
+    if jobs.row_count:
+        show(jobs)
+        click.echo()
+    totals = Table(box=None, pad_edge=False, header_style="bold")
+    totals.add_column(f"within {span(replays[0]['horizon'])}")
+    for replay in replays:
+        totals.add_column(replay["name"], justify="right")
+    for name, key, text in TOTALS:
+        if key != "deadlines_made" or replays[0]["deadlines"]:
+            totals.add_row(name, *(text(replay[key]) for replay in replays))
+    show(totals)
+
+
+def _ahead(seconds: float | None) -> str:
+    if seconds is None:
+        return "later"
+    return "done" if seconds == 0 else span(seconds)
