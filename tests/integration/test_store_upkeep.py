@@ -58,6 +58,33 @@ def test_a_store_is_open_in_one_place_only(store: SqliteStore, path: Path) -> No
         assert again.job("a").id == "a"
 
 
+def test_being_refused_here_lets_nobody_else_in(store: SqliteStore, path: Path) -> None:
+    """A second opening in this process leaves all locks of the first in place."""
+    path.with_name("link.db").symlink_to(path)
+    with pytest.raises(StoreLockedError):
+        SqliteStore(path)
+    open_it = "import sys; from slaq.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
+    # Only who has a database for himself can make it one without a write-ahead log.
+    take_it = (
+        "import sys, sqlite3 as s; s.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE')"
+    )
+    for script, name, said in (
+        (open_it, "slaq.db", f"process {os.getpid()}"),
+        (open_it, "link.db", f"process {os.getpid()}"),
+        (take_it, "slaq.db", "locked"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(path.with_name(name))],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode != 0
+        assert said in done.stderr
+    store.submit(JobSpec(id="a"))
+    assert store.check() == []
+
+
 _HOLD = """
 import os, sys
 from slaq.stores.sqlite import SqliteStore

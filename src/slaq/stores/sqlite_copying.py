@@ -5,14 +5,12 @@ import os
 import sqlite3
 from pathlib import Path
 
-from slaq.core.errors import StoreCorruptError, StoreError
+from slaq.core.errors import StoreError
 
 
 def make_private(path: Path) -> None:
     """Make the file where it is missing: commands and their environments concern nobody else."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise StoreCorruptError(str(path), "it is a directory")
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slaq.core.errors import StoreError, StoreFullError
+from slaq.core.errors import StoreCorruptError, StoreError, StoreFullError
 from slaq.stores.sqlite_copying import copy_database, make_private
 from slaq.stores.sqlite_errors import errors_of, file_errors_of, told
 from slaq.stores.sqlite_lock import ProcessLock
@@ -56,9 +56,12 @@ class DatabaseFile:
         self._readers: deque[sqlite3.Connection] = deque()
         self._closed = False
         with file_errors_of(path), contextlib.ExitStack() as undo:
-            make_private(path)
+            if path.is_dir():
+                raise StoreCorruptError(str(path), "it is a directory")
+            # First: closing any other descriptor of a database that is open here lets go of SQLite's own locks.
             self._lock = ProcessLock(path)
             undo.callback(self._lock.release)
+            make_private(path)
             self._writer = self._connect()
             undo.callback(self._writer.close)
             _prepare(self._writer, path)

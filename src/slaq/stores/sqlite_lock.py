@@ -1,14 +1,17 @@
 """One process to a database: a lock that ends with its process, however that ends."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 from slaq.core.errors import StoreLockedError
 
 #: Databases open in this process: locks of the operating system hold between processes only.
 _OPEN_HERE: set[str] = set()
+_GUARD = threading.Lock()
 
 
 class ProcessLock:
@@ -19,18 +22,12 @@ class ProcessLock:
 
     def __init__(self, database: Path) -> None:
         self._key = os.path.realpath(database)
-        if self._key in _OPEN_HERE:
-            raise StoreLockedError(str(database), os.getpid())
-        path = Path(f"{database}.lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(self._descriptor, 32).decode(errors="replace").strip()
-            os.close(self._descriptor)
-            raise StoreLockedError(str(database), int(holder) if holder.isdigit() else None) from None
-        _OPEN_HERE.add(self._key)
+        with _GUARD:
+            if self._key in _OPEN_HERE:
+                # Before its lock file is opened: closing that again would let go of the lock.
+                raise StoreLockedError(str(database), os.getpid())
+            self._descriptor = _locked(database, f"{self._key}.lock")
+            _OPEN_HERE.add(self._key)
         # A full disk has no room for the number; the lock holds without it.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
@@ -38,6 +35,22 @@ class ProcessLock:
 
     def release(self) -> None:
         """Let others open the database."""
-        if self._key in _OPEN_HERE:
-            _OPEN_HERE.discard(self._key)
-            os.close(self._descriptor)
+        with _GUARD:
+            if self._key in _OPEN_HERE:
+                _OPEN_HERE.discard(self._key)
+                os.close(self._descriptor)
+
+
+def _locked(database: Path, path: str) -> int:
+    """Return a descriptor of the lock file, locked; refuse where another process has it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        raise StoreLockedError(str(database), int(holder) if holder.isdigit() else None) from None
+    return descriptor
