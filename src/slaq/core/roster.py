@@ -284,12 +284,12 @@ class Roster(Rows):
         self.worst[rows] = np.maximum(self.worst[rows], np.maximum.reduceat(losses, starts))
         self.last[rows] = last
         self.observed[rows] += counts
-        self._widen(rows[counts > NEWS * self.stride[rows]])
+        self.widen(rows[counts > NEWS * self.stride[rows]])
         blocks, full = self._blocks(rows, losses, starts, counts)
         told = full > 0
         self.forecaster.observe(rows[told], blocks[told], full[told])
 
-    def _widen(self, rows: Integers) -> None:
+    def widen(self, rows: Integers) -> None:
         """Let these rows' forecasts count twice as many iterations as one."""
         if len(rows):
             self.stride[rows] *= 2

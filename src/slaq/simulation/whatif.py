@@ -1,0 +1,208 @@
+"""The present cluster played forward under other policies or capacities: every job as it is forecast to go on."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from slaq.core.allocation import Policy
+from slaq.core.appraisal import Appraiser
+from slaq.core.forecast import CurveForecaster
+from slaq.core.job import JobSpec
+from slaq.core.roster import Roster
+from slaq.scheduler import Scheduler
+from slaq.simulation.clock import VirtualClock
+from slaq.simulation.futures import Future, Futures, foretell
+from slaq.simulation.replayed import ReplayedEngine, Tally
+
+#: Decisions in a replay at most: where the horizon holds more epochs, longer ones are played.
+MOST_EPOCHS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A cluster as it stands, in a form that can be sent to another process."""
+
+    #: What `Roster.dump` returned.
+    roster: bytes
+    #: Seconds on the scheduler's clock.
+    now: float
+    epoch_seconds: float
+    #: Jobs that wait to be started; each is started when its arrival has come.
+    queued: tuple[JobSpec, ...] = ()
+    #: Where known: iterations after which a job ends, and the share of its reduction at which it is ended.
+    iterations_left: Mapping[str, int] = field(default_factory=dict)
+    stop_at: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One way to go on."""
+
+    name: str
+    policy: Policy
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReplay:
+    """How one job fares; seconds count from now, None where it does not come to that before the horizon."""
+
+    id: str
+    owner: str
+    seconds_to_90: float | None
+    seconds_to_95: float | None
+    #: When it ends by itself.
+    seconds_to_end: float | None
+    #: Whether it makes its target by its deadline; None without a deadline, or where that lies beyond the horizon.
+    in_time: bool | None
+    #: The share of its whole reduction made by the horizon.
+    reduction: float
+    #: Mean over the horizon.
+    units: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """How all jobs fare under one alternative."""
+
+    name: str
+    capacity: int
+    horizon: float
+    #: Mean over time and over the jobs under way of (best loss − end) / (first − end).
+    mean_normalised_loss: float
+    #: Jobs that have made 90% and 95% of their reduction by the horizon, those of now included.
+    made_90: int
+    made_95: int
+    #: Mean seconds to 90% and 95% over the jobs that get there under every alternative; None without any.
+    mean_seconds_to_90: float | None
+    mean_seconds_to_95: float | None
+    #: Deadlines within the horizon, and how many of them are made.
+    deadlines: int
+    deadlines_made: int
+    jobs: tuple[JobReplay, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON takes them."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "jobs"}
+        jobs = [{name: getattr(job, name) for name in job.__slots__} for job in self.jobs]
+        return plain | {"jobs": jobs}
+
+
+def replay(
+    situation: Situation, alternatives: Sequence[Alternative], *, horizon: float, seed: int | None = None
+) -> list[Replay]:
+    """Play the situation forward for so many seconds under each alternative, all with the same futures.
+
+    Without a seed every job goes on as the mean of its forecast says. With one, each takes a course drawn from its
+    forecast, with noise about it: what may happen rather than what is expected.
+    """
+    most = max((alternative.capacity for alternative in alternatives), default=1)
+    rng = None if seed is None else np.random.default_rng(seed)
+    futures = foretell(
+        _restored(situation),
+        situation.queued,
+        horizon=horizon,
+        capacity=max(most, 1),
+        ends=(situation.iterations_left, situation.stop_at),
+        rng=rng,
+    )
+    tallies = [_play(situation, futures, alternative, horizon) for alternative in alternatives]
+    both = [_everywhere([tally.reached[share] for tally in tallies]) for share in (0, 1)]
+    return [
+        _replay(alternative, tally, futures, situation.now, horizon, both)
+        for alternative, tally in zip(alternatives, tallies, strict=True)
+    ]
+
+
+def _restored(situation: Situation) -> Roster:
+    roster = Roster(CurveForecaster())
+    roster.restore(situation.roster)
+    return roster
+
+
+def _play(situation: Situation, futures: Futures, alternative: Alternative, horizon: float) -> Tally:
+    """Run the scheduler over the futures until the horizon."""
+    clock = VirtualClock(situation.now)
+    roster = _restored(situation)
+    futures.adapt(roster)
+    engine = ReplayedEngine(futures.workload, clock, alternative.capacity)
+    tally = Tally(futures.jobs, situation.queued)
+    length = max(situation.epoch_seconds, horizon / MOST_EPOCHS)
+    scheduler = Scheduler(
+        engine=engine,
+        store=tally,
+        clock=clock,
+        policy=alternative.policy,
+        appraiser=Appraiser(epoch_seconds=length),
+        roster=roster,
+        epoch=math.floor(situation.now / length),
+    )
+    for job_id in roster.ids:
+        engine.go_on(futures.jobs[job_id].job.spec)
+    end = situation.now + horizon
+    while clock.now() < end:
+        scheduler.run_epoch()
+        if not roster.ids and not tally.pending():
+            break
+        scheduler.wait()
+    clock.sleep_until(end)
+    tally.append(engine.poll())
+    return tally
+
+
+def _everywhere(reached: Sequence[Mapping[str, float]]) -> set[str]:
+    """Return the jobs that are found in every one."""
+    return set.intersection(*(set(one) for one in reached)) if reached else set()
+
+
+def _replay(
+    alternative: Alternative,
+    tally: Tally,
+    futures: Futures,
+    now: float,
+    horizon: float,
+    both: Sequence[set[str]],
+) -> Replay:
+    jobs = tuple(_job_replay(future, tally, now, horizon) for future in futures.jobs.values())
+    dated = [job.in_time for job in jobs if job.in_time is not None]
+    means = [
+        float(np.mean([max(reached[job_id] - now, 0.0) for job_id in common])) if common else None
+        for reached, common in zip(tally.reached, both, strict=True)
+    ]
+    return Replay(
+        name=alternative.name,
+        capacity=alternative.capacity,
+        horizon=horizon,
+        mean_normalised_loss=tally.mean_loss,
+        made_90=len(tally.reached[0]),
+        made_95=len(tally.reached[1]),
+        mean_seconds_to_90=means[0],
+        mean_seconds_to_95=means[1],
+        deadlines=len(dated),
+        deadlines_made=sum(dated),
+        jobs=jobs,
+    )
+
+
+def _job_replay(future: Future, tally: Tally, now: float, horizon: float) -> JobReplay:
+    spec = future.job.spec
+    to_90, to_95 = (
+        max(reached[spec.id] - now, 0.0) if spec.id in reached else None for reached in tally.reached
+    )
+    in_time = None
+    if spec.deadline is not None and spec.deadline <= now + horizon and future.competes:
+        in_time = tally.at_target.get(spec.id, math.inf) <= spec.deadline
+    ended = tally.ended.get(spec.id)
+    return JobReplay(
+        id=spec.id,
+        owner=spec.owner,
+        seconds_to_90=to_90,
+        seconds_to_95=to_95,
+        seconds_to_end=None if ended is None else ended - now,
+        in_time=in_time,
+        reduction=1.0 - tally.normalised(spec.id),
+        units=tally.unit_seconds(spec.id, now + horizon) / horizon,
+    )
