@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from slaq.web.app import openapi_of
+from slaq.web.document import openapi_of
 from slaq.web.gate import PROBES
 from tests.integration.serving import Served, external, serving
 
@@ -169,7 +169,7 @@ def test_reading_all_is_not_touching_all(tmp_path: Path) -> None:
             job = external(client)
         bob = bearer(served, "bob")
         replies = {one[0]: asked(served, one, job, bob) for one in OPERATIONS if "{job_id}" in one[2]}
-    open_to_all = {"show_job", "list_observations", "list_allocations", "forecast_job", "explain_job"}
+    open_to_all = {"show_job", "list_observations", "list_allocations", "forecast_job"}
     assert {name for name, reply in replies.items() if reply.status_code == 403} == set(replies) - open_to_all
 
 

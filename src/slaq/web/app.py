@@ -1,13 +1,11 @@
 """The application: every route under /api/v1, the probes, and an OpenAPI document that is true."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
@@ -20,6 +18,7 @@ from slaq.service.service import Service
 from slaq.web import clusterwide, courses, events, jobs, problems, replies
 from slaq.web.asking import Serving, Who
 from slaq.web.counts import Counts
+from slaq.web.document import openapi_of
 from slaq.web.gate import Gate
 from slaq.web.replies import refusals, reply
 
@@ -103,7 +102,7 @@ def _add_probes(app: FastAPI) -> None:
         text = service.metrics() + request.app.state.counts.text()
         return Response(text, media_type=_METRICS_TYPE)
 
-    @app.get(f"{PREFIX}/health", response_model=dict, responses=refusals(), tags=["service"])
+    @app.get(f"{PREFIX}/health", response_model=replies.Health, responses=refusals(), tags=["service"])
     def show_health(service: Serving, who: Who) -> Response:
         """Show how the service is, in detail."""
         ready, reason = service.ready()
@@ -113,28 +112,3 @@ def _add_probes(app: FastAPI) -> None:
     async def show_openapi(request: Request, who: Who) -> Response:
         """Show this document."""
         return reply(replies.ANYTHING, openapi_of(request.app))
-
-
-def openapi_of(app: FastAPI) -> Mapping[str, Any]:
-    """Return the OpenAPI document of the application."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title="slaq",
-            version=__version__,
-            summary="A service that gives capacity to the training jobs whose loss will fall the most.",
-            routes=app.routes,
-            separate_input_output_schemas=False,
-        )
-        components = document.setdefault("components", {})
-        for kind, described in replies.components().items():
-            components.setdefault(kind, {}).update(described)
-        components["securitySchemes"] = {
-            "token": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "A token over TCP. On the Unix socket the kernel tells who asks.",
-            }
-        }
-        document["security"] = [{"token": []}]
-        app.openapi_schema = document
-    return app.openapi_schema

@@ -12,6 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from slaq.service.records import ClusterView, UserView
 from slaq.service.service import USER
+from slaq.stores.sqlite_records import Pruned
 from slaq.web import replies
 from slaq.web.asking import Serving, Who
 from slaq.web.models import ClusterChange, PruneBody, UserChange, WhatIfBody
@@ -49,16 +50,20 @@ def list_decisions(
     limit: Annotated[int, Query(ge=1, le=100, description="So many at most.")] = 10,
 ) -> Response:
     """List decisions, the earliest first, with the numbers of those jobs that you may see."""
-    return reply(replies.DECISIONS, {"decisions": service.decisions(who, since=since, limit=limit)})
+    return reply(replies.ANYTHING, {"decisions": service.decisions(who, since=since, limit=limit)})
 
 
-@router.get("/decisions/last", response_model=dict, responses=refusals(404), tags=["cluster"])
+@router.get(
+    "/decisions/last", response_model=replies.DecisionReply, responses=refusals(404), tags=["cluster"]
+)
 def show_last_decision(service: Serving, who: Who) -> Response:
     """Show the last decision."""
     return reply(replies.ANYTHING, service.decision(who, None))
 
 
-@router.get("/decisions/{epoch}", response_model=dict, responses=refusals(404), tags=["cluster"])
+@router.get(
+    "/decisions/{epoch}", response_model=replies.DecisionReply, responses=refusals(404), tags=["cluster"]
+)
 def show_decision(epoch: Annotated[int, Path(ge=0, lt=2**53)], service: Serving, who: Who) -> Response:
     """Show the decision of one epoch."""
     return reply(replies.ANYTHING, service.decision(who, epoch))
@@ -90,7 +95,7 @@ def change_user(name: UserName, body: UserChange, service: Serving, who: Who) ->
     return reply(replies.USER, service.set_user(who, name, **body.model_dump(exclude_unset=True)))
 
 
-@router.post("/prune", response_model=dict, responses=refusals(507), tags=["admin"])
+@router.post("/prune", response_model=Pruned, responses=refusals(507), tags=["admin"])
 def prune(body: PruneBody, service: Serving, who: Who) -> Response:
     """Remove ended jobs and old decisions; for admins."""
     return reply(replies.ANYTHING, service.prune(who, **body.model_dump()))

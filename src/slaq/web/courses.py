@@ -44,7 +44,7 @@ def list_observations(
     """List what a job reported, in the order of its iterations."""
     found = service.observations(who, job_id, after=after, limit=limit)
     following = found[-1]["iteration"] if found else after
-    return reply(replies.OBSERVATIONS, {"observations": found, "next": following})
+    return reply(replies.ANYTHING, {"observations": found, "next": following})
 
 
 @router.get("/jobs/{job_id}/allocations", response_model=replies.AllocationList, responses=refusals(404))
@@ -57,7 +57,7 @@ def list_allocations(
 ) -> Response:
     """List what a job held, each from its moment on until the next."""
     return reply(
-        replies.ALLOCATIONS, {"allocations": service.allocations(who, job_id, since=since, limit=limit)}
+        replies.ANYTHING, {"allocations": service.allocations(who, job_id, since=since, limit=limit)}
     )
 
 
@@ -72,10 +72,14 @@ def forecast_job(
     ],
 ) -> Response:
     """Predict a job's losses that many iterations ahead."""
-    return reply(replies.FORECAST, service.forecast(who, job_id, horizon))
+    return reply(replies.ANYTHING, service.forecast(who, job_id, horizon))
 
 
-@router.get("/jobs/{job_id}/why", response_model=dict, responses=refusals(404, 409))
+@router.get(
+    "/jobs/{job_id}/why",
+    response_model=replies.ExplanationReply | replies.NoExplanation,
+    responses=refusals(404, 409),
+)
 def explain_job(job_id: JobId, service: Serving, who: Who) -> Response:
     """Tell in numbers why a job holds what it holds: the last decision, and what the next unit would buy."""
     return reply(replies.ANYTHING, service.why(who, job_id))
@@ -123,4 +127,4 @@ async def send_reports(
         raise HTTPException(415, f"reports are {REPORT_TYPES[0]}, not {kind}")
     lines = await request.body()
     reached = await run_in_threadpool(service.report, who, job_id, lines, offset=offset, source=source)
-    return reply(replies.REPORTS, {"offset": reached})
+    return reply(replies.ANYTHING, {"offset": reached})

@@ -1,11 +1,14 @@
 """What the API answers with: the service's own records, and the small values around them."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from slaq.core.explanation import Explanation
+from slaq.core.job import JobState
 from slaq.service.records import ClusterView, JobView, Notice, Submission, UserView
 from slaq.web.problems import MEDIA_TYPE, Problem
 
@@ -73,29 +76,70 @@ class UserList(TypedDict):
     users: list[UserView]
 
 
+class DecisionRow(TypedDict):
+    """What one job was granted, and the numbers behind it."""
+
+    id: str
+    units: int
+    loss: float | None
+    gain: float | None
+    marginal: float | None
+    expected: float | None
+    expected_low: float | None
+    expected_high: float | None
+    diverged: bool
+
+
+class DecisionReply(TypedDict):
+    """One epoch's decision: totals of all jobs, and a row for each job that you may see."""
+
+    epoch: int
+    time: float
+    capacity: int
+    granted: int
+    active: int
+    seconds: float
+    jobs: list[DecisionRow]
+
+
 class DecisionList(TypedDict):
     """Decisions, the earliest first."""
 
-    decisions: list[dict[str, Any]]
+    decisions: list[DecisionReply]
 
 
-class Standing(TypedDict):
-    """Whether the service is alive, or ready."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationReply(Explanation):
+    """Why a job holds what it holds, in numbers and in sentences."""
+
+    state: JobState
+    text: str
+
+
+class NoExplanation(TypedDict):
+    """What is told of a job that the last decision was not about: why it holds nothing."""
+
+    job_id: str
+    state: JobState
+    text: str
+
+
+class Health(TypedDict):
+    """How the service is: `status` is ok or troubled, and `reason` says why it is not ready."""
 
     status: str
+    troubles: list[str]
+    ready: bool
+    reason: str
 
 
 JOB = TypeAdapter(JobView)
 JOBS = TypeAdapter(JobPage)
 SUBMISSION = TypeAdapter(Submission)
-OBSERVATIONS = TypeAdapter(ObservationList)
-ALLOCATIONS = TypeAdapter(AllocationList)
-FORECAST = TypeAdapter(ForecastReply)
-REPORTS = TypeAdapter(ReportsReply)
 USER = TypeAdapter(UserView)
 USERS = TypeAdapter(UserList)
 CLUSTER = TypeAdapter(ClusterView)
-DECISIONS = TypeAdapter(DecisionList)
+#: What the service gives as plain JSON already.
 ANYTHING: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
