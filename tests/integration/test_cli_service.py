@@ -178,7 +178,7 @@ def test_one_job_that_cannot_be_steered_does_not_keep_the_others_from_it(endless
 
 
 def test_wait_tells_how_it_ended(here: Path, endless: str) -> None:
-    """0 when it came to that, 4 when a job ended short of it, 5 when the time was up."""
+    """0 when it came to that, 4 when a job failed or was cancelled before, 5 when the time was up."""
     good = submit("--", "true")
     bad = submit("--", "sh", "-c", "exit 3")
     slaq("wait", good)
@@ -188,7 +188,8 @@ def test_wait_tells_how_it_ended(here: Path, endless: str) -> None:
     assert "still running" in slaq("wait", endless, "--timeout", "0.2", status=5).stderr
     slaq("wait", endless, "--reduction", "0.5", "--timeout", "60s")
     slaq("wait", endless, good, "--any")
-    slaq("wait", good, "--reduction", "0.9", status=4)
+    slaq("wait", good, "--reduction", "0.9")
+    slaq("wait", bad, "--reduction", "0.9", status=4)
     slaq("cancel", endless)
     slaq("wait", endless, status=4)
     assert endless in slaq("cancel", endless, status=1).stderr

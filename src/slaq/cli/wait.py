@@ -12,7 +12,7 @@ from slaq.cli.spans import SPAN
 if TYPE_CHECKING:
     from slaq.client import Client
 
-#: Exit statuses: a job ended without what was waited for; the time was up.
+#: Exit statuses: a job failed or was cancelled; the time was up.
 ENDED_SHORT, TIMED_OUT = 4, 5
 #: Seconds between two looks.
 PAUSE = 0.5
@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to have done a share of its reduction.
 
-    The exit status is 0 when it has come to that, 4 when a job failed or was cancelled, or ended without having
-    done the share, 5 when the time was up. It survives a restart of the service.
+    The exit status is 0 when it has come to that, or the job has completed; 4 when a job failed or was cancelled
+    before; 5 when the time was up. It survives a restart of the service.
 
     \b
     slaq wait net && echo trained
@@ -81,7 +81,8 @@ def _outcome(view: dict[str, Any], reduction: float | None) -> str:
         return "reached"
     if view["state"] not in ENDED:
         return "waiting"
-    return "reached" if reduction is None and view["state"] == "completed" else "short"
+    # One that completed has come as far as it ever will.
+    return "reached" if view["state"] == "completed" else "short"
 
 
 def _told(view: dict[str, Any], reduction: float | None) -> str:
