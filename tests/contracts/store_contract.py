@@ -1,5 +1,6 @@
 """The laws of every Store and its History: subclass StoreContract and supply `open_store`."""
 
+import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,6 +15,9 @@ from slaq.core.errors import DuplicateJobError, SlaqError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import History, Store
+
+#: Where files are kept in memory, for laws tried with many stores; None for the usual place.
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class FullStore(Store, History, Protocol):

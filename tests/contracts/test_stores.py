@@ -12,7 +12,7 @@ from slaq.core.events import CapacityChanged
 from slaq.core.job import JobSpec
 from slaq.stores.memory import MemoryStore
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import StoreContract
+from tests.contracts.store_contract import IN_MEMORY, StoreContract
 
 
 class TestMemoryStore(StoreContract):
@@ -34,7 +34,7 @@ class TestSqliteStore(StoreContract):
     @override
     @classmethod
     def open_store(cls, specs: Sequence[JobSpec]) -> SqliteStore:
-        store = SqliteStore(Path(tempfile.mkdtemp(prefix="slaq-store-")) / "slaq.db")
+        store = SqliteStore(Path(tempfile.mkdtemp(prefix="slaq-store-", dir=IN_MEMORY)) / "slaq.db")
         cls._opened.append(store)
         for spec in specs:
             store.submit(spec)

@@ -22,7 +22,7 @@ from slaq.core.events import CapacityChanged, Event, JobEnded, LearningRateChang
 from slaq.core.job import JobSpec, JobState, Kind, Observation
 from slaq.stores import sqlite_packing
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import allocation, decision, observed
+from tests.contracts.store_contract import IN_MEMORY, allocation, decision, observed
 
 #: The last of these may end.
 IDS = ("a", "b", "c")
@@ -64,7 +64,7 @@ _log = st.lists(st.lists(_events, max_size=8) | st.integers(0, 9), max_size=6)
 @contextmanager
 def fresh_store(*ids: str) -> Iterator[SqliteStore]:
     """Hold a store of its own, with these jobs queued."""
-    with TemporaryDirectory() as directory, SqliteStore(Path(directory) / "slaq.db") as store:
+    with TemporaryDirectory(dir=IN_MEMORY) as directory, SqliteStore(Path(directory) / "slaq.db") as store:
         with store.epoch():
             for job_id in ids:
                 store.submit(JobSpec(id=job_id))
@@ -108,7 +108,7 @@ def everything(store: SqliteStore) -> str:
 @given(log=_log)
 def test_what_was_written_is_there_after_a_restart(log: list[list[Event] | int]) -> None:
     """Closing and opening a store changes nothing that can be read of it."""
-    with TemporaryDirectory() as directory:
+    with TemporaryDirectory(dir=IN_MEMORY) as directory:
         path = Path(directory) / "slaq.db"
         with SqliteStore(path) as store:
             for job_id in IDS:

@@ -55,6 +55,7 @@ class DatabaseFile:
         self._transaction: Transaction | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._closed = False
+        self._longest_log = BYTES_AHEAD
         with file_errors_of(path), contextlib.ExitStack() as undo:
             if path.is_dir():
                 raise StoreCorruptError(str(path), "it is a directory")
@@ -150,12 +151,15 @@ class DatabaseFile:
 
     def _cut_log_back(self) -> None:
         """Begin the log again where readers who never pause together have kept it from that for long."""
-        if Path(f"{self.path}-wal").stat().st_size <= BYTES_AHEAD:
+        log = Path(f"{self.path}-wal")
+        if log.stat().st_size <= self._longest_log:
             return
         with contextlib.suppress(sqlite3.Error):
             self._writer.execute(f"PRAGMA busy_timeout = {_STAND_BACK}")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._writer.execute(f"PRAGMA busy_timeout = {int(1000 * _PATIENCE)}")
+        # One who reads on, as a backup does, is not asked again with every commit.
+        self._longest_log = max(BYTES_AHEAD, 2 * log.stat().st_size)
 
     def _end(self) -> None:
         self._transaction = self._writer_thread = None
