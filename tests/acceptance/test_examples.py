@@ -1,5 +1,6 @@
 """Laws of examples/: each file runs as it stands, or says what it needs, and does what its first line claims."""
 
+import configparser
 import importlib.util
 import os
 import shutil
@@ -9,6 +10,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from slaq.cli.serve import command as serve
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Arguments that make an example short; one that takes none has none.
@@ -52,6 +55,18 @@ def test_every_example_runs(name: str, folder: Path) -> None:
     if name == "pytorch_script.py" and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
     assert PRINTS[name] in run(folder, sys.executable, name, *SHORT.get(name, []))
+
+
+def test_the_unit_starts_the_service_by_flags_there_are() -> None:
+    """The systemd unit is one that notifies, reloads by SIGHUP, and whose command line `slaq serve` takes."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(EXAMPLES / "slaq.service")
+    program, verb, *flags = unit["Service"]["ExecStart"].split()
+    assert (Path(program).name, verb) == ("slaq", "serve")
+    serve.make_context("slaq serve", flags)
+    assert unit["Service"]["Type"] == "notify"
+    assert unit["Service"]["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]
 
 
 def test_the_batch_has_no_mistakes(folder: Path) -> None:
