@@ -354,6 +354,27 @@ def test_events_are_taken_up_where_they_broke_off(client: Client) -> None:
         assert [next(stream) for _ in everything[place + 1 :]] == everything[place + 1 :]
 
 
+def test_whoever_hears_of_an_end_sees_it(client: Client) -> None:
+    """From the notice of its end on, a job is shown as ended."""
+    ids = {client.submit_command(["true"], name="brief").id for _ in range(5)}
+    for told in client.events(after=0, kinds=["job.ended"]):
+        if told.job_id in ids:
+            assert JobState(client.show_job(told.job_id)["state"]).ended
+            ids.discard(told.job_id)
+        if not ids:
+            break
+
+
+def test_a_page_that_is_not_the_last_is_full(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paused jobs among running ones, which the store does not tell apart, hide nothing that comes later."""
+    ids = [external(client, "paged") for _ in range(6)]
+    for job_id in ids[:4]:
+        client.pause(job_id)
+    monkeypatch.setattr("slaq.client.client.PAGE", 2)
+    found = client.list_jobs(states=["running", "queued", "completed"])
+    assert [job["id"] for job in found if job["id"] in ids] == ids[4:]
+
+
 def test_a_stream_shows_ones_own_jobs_only(served: Served, client: Client) -> None:
     """Events of others' jobs do not reach a user, also not when asked for by number."""
     hidden = external(client, "hidden")

@@ -203,8 +203,9 @@ class Scheduling(Listener, Steward):
             self._tell(self.decision)
             self._since_snapshot += 1
         due = self._since_snapshot >= SNAPSHOT_EPOCHS
-        if self.ledger.flush(began, self.roster.dump if due else None) and due:
-            self._since_snapshot = 0
+        if self.ledger.flush(began, self.roster.dump if due else None):
+            self.board.let_go()
+            self._since_snapshot = 0 if due else self._since_snapshot
         self.decided_at = self.clock.now()
         self.decide_seconds = self.decided_at - began
         if self.decide_seconds > self.settings.epoch_seconds:
