@@ -397,13 +397,15 @@ def test_others_write_while_a_store_is_pruned(path: Path) -> None:
         assert store.check() == []
 
 
-def test_a_log_grown_too_long_is_cut_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["slaq.db", "link.db"])
+def test_a_log_grown_too_long_is_cut_back(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One who reads keeps the log from beginning again, and from nothing else; after him it is cut."""
+    path.with_name("link.db").symlink_to(path)
     limit = 100_000
     monkeypatch.setattr(sqlite_file, "BYTES_AHEAD", limit)
     log = Path(f"{path}-wal")
     sizes: list[int] = []
-    with closing(open_with_jobs(str(path))) as store:
+    with closing(open_with_jobs(str(path.with_name(name)))) as store:
         with store._file.reading() as db:
             db.execute("SELECT count(*) FROM jobs").fetchone()
             while log.stat().st_size <= 2 * limit:

@@ -55,6 +55,8 @@ class DatabaseFile:
         self._transaction: Transaction | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._closed = False
+        # Beside the file itself, also where the path is a link to it.
+        self._log = Path(f"{path.resolve()}-wal")
         self._longest_log = BYTES_AHEAD
         with file_errors_of(path), contextlib.ExitStack() as undo:
             if path.is_dir():
@@ -151,15 +153,17 @@ class DatabaseFile:
 
     def _cut_log_back(self) -> None:
         """Begin the log again where readers who never pause together have kept it from that for long."""
-        log = Path(f"{self.path}-wal")
-        if log.stat().st_size <= self._longest_log:
-            return
-        with contextlib.suppress(sqlite3.Error):
-            self._writer.execute(f"PRAGMA busy_timeout = {_STAND_BACK}")
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self._writer.execute(f"PRAGMA busy_timeout = {int(1000 * _PATIENCE)}")
-        # One who reads on, as a backup does, is not asked again with every commit.
-        self._longest_log = max(BYTES_AHEAD, 2 * log.stat().st_size)
+        # What was written is kept by now: nothing that goes wrong here may say otherwise.
+        with contextlib.suppress(sqlite3.Error, OSError):
+            if self._log.stat().st_size <= self._longest_log:
+                return
+            try:
+                self._writer.execute(f"PRAGMA busy_timeout = {_STAND_BACK}")
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._writer.execute(f"PRAGMA busy_timeout = {int(1000 * _PATIENCE)}")
+            # One who reads on, as a backup does, is not asked again with every commit.
+            self._longest_log = max(BYTES_AHEAD, 2 * self._log.stat().st_size)
 
     def _end(self) -> None:
         self._transaction = self._writer_thread = None
