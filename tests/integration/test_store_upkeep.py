@@ -17,11 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.errors import StoreCorruptError, StoreError, StoreLockedError, StoreVersionError
+from slaq.core.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreVersionError,
+)
 from slaq.core.events import CapacityChanged, JobEnded
 from slaq.core.job import JobSpec, JobState, Kind
 from slaq.stores import sqlite_file, sqlite_schema
 from slaq.stores.sqlite import SqliteStore
+from slaq.stores.sqlite_errors import told
 from slaq.stores.sqlite_records import Batch
 from tests.contracts.store_contract import IN_MEMORY, allocation, decision, observed
 from tests.integration.store_writer import open_with_jobs, write_epoch
@@ -152,6 +159,27 @@ def test_what_is_no_store_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
         SqliteStore(tmp_path)
     with pytest.raises(StoreError, match=r"notes\.txt"):
         SqliteStore(notes / "slaq.db")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, StoreFullError),
+        (sqlite3.SQLITE_READONLY_DBMOVED, StoreFullError),
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreFullError),
+        (sqlite3.SQLITE_IOERR_READ, StoreCorruptError),
+        (sqlite3.SQLITE_CORRUPT, StoreCorruptError),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreLockedError),
+        (sqlite3.SQLITE_MISUSE, StoreError),
+    ],
+)
+def test_what_sqlite_reports_is_told_by_what_it_means(code: int, expected: type[StoreError]) -> None:
+    """What cannot be written, what cannot be read, and who else writes are errors of their own."""
+    reported = sqlite3.OperationalError("as SQLite says it")
+    reported.sqlite_errorcode = code
+    found = told(reported, Path("slaq.db"))
+    assert type(found) is expected
+    assert "slaq.db" in str(found)
 
 
 # Upgrades

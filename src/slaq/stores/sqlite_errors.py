@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slaq.core.errors import StoreCorruptError, StoreError, StoreFullError, StoreLockedError
 
+_UNREADABLE = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
 # Primary result codes: the low byte of what SQLite reports.
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -41,10 +42,11 @@ def told(error: sqlite3.Error | OSError, path: Path) -> StoreError:
             return StoreFullError(str(path), reason)
         return StoreError(str(path), f"it cannot be opened ({reason})", "check the path and its permissions")
     # Errors of the sqlite3 module itself carry no code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _FULL:
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
+    if code in _FULL and extended not in _UNREADABLE:
         return StoreFullError(str(path), str(error))
-    if code in _CORRUPT:
+    if code in _CORRUPT or extended in _UNREADABLE:
         return StoreCorruptError(str(path), f"it cannot be read ({error})")
     if code in _LOCKED:
         return StoreLockedError(str(path), None)
