@@ -106,6 +106,8 @@ class Scheduling(Listener, Steward):
         self.counts = Counts()
         #: Jobs started in this epoch, which may have reported before.
         self._admitted: list[Standing] = []
+        #: Jobs whose end is not in the store yet.
+        self._ended: list[Standing] = []
         self._since_snapshot = 0
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -204,8 +206,10 @@ class Scheduling(Listener, Steward):
             self._since_snapshot += 1
         due = self._since_snapshot >= SNAPSHOT_EPOCHS
         if self.ledger.flush(began, self.roster.dump if due else None):
-            self.board.let_go()
             self._since_snapshot = 0 if due else self._since_snapshot
+            # Told once the store has it, so that whoever hears of an end sees it.
+            while self._ended:
+                self.publish("job.ended", self._ended.pop(0))
         self.decided_at = self.clock.now()
         self.decide_seconds = self.decided_at - began
         if self.decide_seconds > self.settings.epoch_seconds:
@@ -290,7 +294,7 @@ class Scheduling(Listener, Steward):
                 self.counts.ended[event.state] += 1
                 job = self.board.mark(event.job_id, event.state, event.reason, event.at)
                 if job is not None:
-                    self.publish("job.ended", job)
+                    self._ended.append(job)
                     _log.info(
                         "job ended",
                         extra={"job": event.job_id, "state": str(event.state), "reason": event.reason},

@@ -145,7 +145,7 @@ class Service:
         # The store does not tell paused jobs apart, so that what it gives is sifted until there are enough.
         while True:
             rows = self.store.rows(kept, owner=owner, tag=tag, after_number=number, limit=limit)
-            jobs = [self._at_work.board.find(row.id) or Standing.of(row) for row in rows]
+            jobs = [live.get(row.id) or Standing.of(row) for row in rows]
             listed += [job for job in jobs if states is None or job.state in states]
             if len(rows) < limit or len(listed) >= limit:
                 return [self._seen(who, job) for job in listed[:limit]]
@@ -515,7 +515,7 @@ class Service:
 
     def _find(self, who: Identity, job_id: str) -> Standing:
         """Return a job that the asker may see; another's is as unknown as one that never was."""
-        job = self._at_work.board.find(job_id)
+        job = self._at_work.board.jobs.get(job_id)
         if job is None:
             job = Standing.of(self.store.job(job_id))
         if job.row.owner != who.user and not self._sees_all(who):

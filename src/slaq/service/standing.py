@@ -130,8 +130,6 @@ class Board:
     """All jobs that have not ended. Changed by one thread at a time, read by any."""
 
     jobs: dict[str, Standing] = field(default_factory=dict)
-    #: Jobs that have ended since the store was last written.
-    ended: dict[str, Standing] = field(default_factory=dict)
 
     def take(self, events: Iterable[Event]) -> int:
         """Take in losses, and return how many; ends are for whoever keeps the rows."""
@@ -171,21 +169,11 @@ class Board:
         return job
 
     def mark(self, job_id: str, state: JobState, reason: str, at: float) -> Standing | None:
-        """Note a job's end; it is at hand until the store knows of it too."""
-        job = self.jobs.get(job_id)
+        """Note a job's end, and let go of it."""
+        job = self.jobs.pop(job_id, None)
         if job is not None:
             job.row = replace(job.row, state=state, reason=reason, ended_at=at)
-            self.ended[job_id] = job  # first, so that whoever asks in between finds it
-            del self.jobs[job_id]
         return job
-
-    def find(self, job_id: str) -> Standing | None:
-        """Return a job that the store may not know as it is."""
-        return self.jobs.get(job_id) or self.ended.get(job_id)
-
-    def let_go(self) -> None:
-        """Forget the jobs that have ended: the store knows of it."""
-        self.ended = {}
 
     def count(self, state: JobState, owner: str | None = None) -> int:
         """Return how many jobs are in a state, all or one owner's."""
