@@ -11,6 +11,7 @@ BENCHMARKS = {
     "local_engine": False,
     "nine_algorithms": False,
     "service_store": False,
+    "prospect_calibration": False,
     "simulated_quality": False,
     "forecast_accuracy": True,
 }
@@ -32,7 +33,11 @@ def main() -> None:
             print("skipped: it needs recorded curves; give --data DIR", flush=True)
             continue
         command = [sys.executable, "-m", f"benchmarks.{name}"]
-        if options.data is not None and name in ("simulated_quality", "forecast_accuracy"):
+        if options.data is not None and name in (
+            "prospect_calibration",
+            "simulated_quality",
+            "forecast_accuracy",
+        ):
             command += ["--data", str(options.data)]
         failed |= subprocess.run(command, check=False).returncode != 0
     sys.exit(failed)

@@ -15,11 +15,12 @@ from slaq.core.errors import UnknownJobError
 from slaq.core.explanation import explain_job
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, Kind
-from slaq.core.policies import BetweenOwners, Fair, MinQuality, TotalQuality
+from slaq.core.policies import BetweenOwners, Deadline, Fair, MinQuality, TotalQuality
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
+from tests.core.test_prospects import all_reported
 
-POLICIES = [TotalQuality(), BetweenOwners(TotalQuality()), MinQuality(), Fair()]
+POLICIES = [TotalQuality(), BetweenOwners(TotalQuality()), MinQuality(), Fair(), Deadline()]
 
 
 def busy(seed: int, jobs: int) -> Roster:
@@ -119,6 +120,19 @@ def test_a_stranger_is_not_explained() -> None:
         explain_job(decision, "ghost")
     with pytest.raises(UnknownJobError):
         explain_job(replace(decision, sure=np.empty(0, dtype=np.int64)), decision.ids[0])
+
+
+def test_a_need_is_told() -> None:
+    """Under the policy for deadlines, a job with one is told what it needs, and whether it got it."""
+    curve = [1.0 + 0.95**k for k in range(20)]
+    roster = all_reported([curve, curve], target_loss=1.0 + 0.95**40, deadline=45.0)
+    roster.deadline[roster.ids["0"]] = 42.0
+    decision, appraisal, _ = decided(roster, Deadline(), 12)
+    told = [explain_job(decision, name, appraisal=appraisal, policy="deadline") for name in ("0", "1")]
+    assert [one.needed for one in told] == appraisal.candidates.needed.tolist()
+    needs = [" ".join(one.reasons) for one in told]
+    assert "do not fit beside those who need less" in needs[0]
+    assert "and holds them" in needs[1]
 
 
 def test_reasons_name_what_holds_a_job_back() -> None:

@@ -30,7 +30,7 @@ START_SPREAD = 1.5
 #: Whether a share of the whole reduction is made depends on where the loss is thought to end by then, which
 #: tends to be higher than was thought before: on courses that fall less than forecast by this many times as
 #: much, on the others not at all. `benchmarks/prospect_calibration.py` compares chances with what came true.
-SHALLOWER = 0.7
+SHALLOWER = 0.5
 
 #: The courses, in parts of the half-interval of 80%: from the one that falls least to the one that falls most.
 _QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / COURSES) for i in range(COURSES)])

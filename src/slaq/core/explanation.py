@@ -75,6 +75,9 @@ class Explanation:
     next_unit: float
     #: (units, gain) at some numbers of units, where the decision is still at hand.
     gains: tuple[tuple[int, float], ...]
+    #: Units that make its target likely by its deadline; None without one, where it cannot be made, and where the
+    #: decision is no longer at hand.
+    needed: float | None
     #: Its fair share of the capacity, the units it was sure of, and the most it could hold; None for no limit.
     fair_share: float
     sure: int
@@ -144,6 +147,7 @@ def explain_job(
         last_unit=float(decision.last[row]),
         next_unit=float(decision.marginal[row]) if units < most else 0.0,
         gains=() if appraisal is None else _gain_curve(appraisal, row, units),
+        needed=None if appraisal is None else _finite(float(appraisal.candidates.needed[row])) or None,
         fair_share=float(decision.fair_share[row]),
         sure=int(decision.sure[row]),
         most=None if most >= UNLIMITED else most,
@@ -228,6 +232,10 @@ def _why_no_more(e: Explanation) -> Iterator[str]:
     if e.policy is not None and e.policy not in BY_GAIN:
         yield f"the policy {e.policy!r} shares out units without regard to what the next one gains"
         return
+    if e.policy == "deadline" and e.needed is not None:
+        needs = f"it needs {e.needed:.3g} of the units to make its deadline"
+        got = e.units >= e.needed
+        yield f"{needs}, and holds them" if got else f"{needs}, which do not fit beside those who need less"
     if e.next_unit <= 0.0:
         yield "a further unit is predicted to bring it nothing in this epoch"
     if e.rival is None:
