@@ -15,14 +15,13 @@ from slaq import __version__
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
-from slaq.web import clusterwide, courses, events, jobs, problems, replies
+from slaq.web import PREFIX, clusterwide, courses, events, jobs, problems, replies
 from slaq.web.asking import Serving, Who
 from slaq.web.counts import Counts
 from slaq.web.document import openapi_of
 from slaq.web.gate import Gate
 from slaq.web.replies import refusals, reply
 
-PREFIX = "/api/v1"
 DOCUMENT = f"{PREFIX}/openapi.json"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: dict[int | str, dict[str, Any]] = {

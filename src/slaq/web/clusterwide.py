@@ -69,7 +69,7 @@ def show_decision(epoch: Annotated[int, Path(ge=0, lt=2**53)], service: Serving,
     return reply(replies.ANYTHING, service.decision(who, epoch))
 
 
-@router.post("/whatif", response_model=dict, responses=refusals(409), tags=["cluster"])
+@router.post("/whatif", response_model=replies.WhatIfReply, responses=refusals(409), tags=["cluster"])
 async def ask_whatif(request: Request, body: WhatIfBody, service: Serving, who: Who) -> Response:
     """Replay the present cluster forward under another policy or capacity, with the simulator."""
     asked = partial(service.whatif, who, **body.model_dump())

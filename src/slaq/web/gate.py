@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import RateError, RequestError, SlaqError
 from slaq.service.records import Identity
+from slaq.web import PREFIX
 from slaq.web.counts import Counts
 from slaq.web.identity import Identities
 from slaq.web.problems import problem_response
@@ -126,6 +127,9 @@ class Gate:
 
     def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
+        if route.startswith("/") and scope["path"].startswith(PREFIX):
+            # Routes are known by what comes after what they share.
+            route = PREFIX + route.removeprefix(PREFIX)
         self.counts.note(scope["method"], route, status or 499, seconds)
         # Who changed what is worth a line; reports come by the second.
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and not route.endswith("/reports")

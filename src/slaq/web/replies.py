@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from slaq.core.explanation import Explanation
 from slaq.core.job import JobState
 from slaq.service.records import ClusterView, JobView, Notice, Submission, UserView
+from slaq.simulation.whatif import Replay
 from slaq.web.problems import MEDIA_TYPE, Problem
 
 
@@ -122,6 +123,21 @@ class NoExplanation(TypedDict):
     job_id: str
     state: JobState
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReply(Replay):
+    """How all jobs fare under one policy and capacity."""
+
+    policy: str
+    cores: int
+
+
+class WhatIfReply(TypedDict):
+    """The present cluster played forward: first as things are, then the alternative, if there is one."""
+
+    horizon: float
+    replays: list[ReplayReply]
 
 
 class Health(TypedDict):
