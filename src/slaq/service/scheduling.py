@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan
+from typing import Any
 
 from typing_extensions import override
 
@@ -97,6 +98,8 @@ class Scheduling(Listener, Steward):
         )
         last = store.decision()
         self.scheduler.epoch = 0 if last is None else last.epoch + 1
+        #: How capacity is shared between users: the arguments of `BetweenOwners` beside the policy.
+        self.sharing: dict[str, Any] = {}
         #: The decision in force; None where no job is active.
         self.decision: Decision | None = None
         #: What its jobs may hope for.
@@ -125,13 +128,13 @@ class Scheduling(Listener, Steward):
 
     def set_policy(self, name: str, limits: Mapping[str, UserLimits], usual: UserLimits) -> None:
         """Decide by this policy from now on, inside what each user is due."""
-        self.scheduler.policy = BetweenOwners(
-            make_live_policy(name),
-            weight={user: limit.weight for user, limit in limits.items()},
-            most={user: self._units(limit) for user, limit in limits.items()},
-            usual_weight=usual.weight,
-            usual_most=self._units(usual),
-        )
+        self.sharing = {
+            "weight": {user: limit.weight for user, limit in limits.items()},
+            "most": {user: self._units(limit) for user, limit in limits.items()},
+            "usual_weight": usual.weight,
+            "usual_most": self._units(usual),
+        }
+        self.scheduler.policy = BetweenOwners(make_live_policy(name), **self.sharing)
 
     def start(self) -> None:
         """Take up the jobs of an earlier service, and begin to decide."""

@@ -22,6 +22,7 @@ from slaq.core.errors import (
     JobOptionError,
     LimitError,
     RequestError,
+    StoreFullError,
     UnknownJobError,
 )
 from slaq.core.events import JobEnded
@@ -33,11 +34,14 @@ from slaq.service import views
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
+from slaq.service.replaying import Course, Question, ask
 from slaq.service.scheduling import Scheduling
 from slaq.service.standing import Standing
+from slaq.service.upkeep import Upkeep
 from slaq.service.work import MOST_TAGS, TAG, check, name_for, spec_of
+from slaq.simulation.whatif import Situation
 from slaq.stores.sqlite import SqliteStore
-from slaq.stores.sqlite_records import JobRow
+from slaq.stores.sqlite_records import JobRow, Pruned
 
 #: Bytes of a log that are handed out at a time.
 MOST_LOG = 1 << 20
@@ -72,6 +76,8 @@ class Service:
             self._limits = self._kept_limits()
             self._at_work.set_policy(self._policy, self._limits, settings.defaults)
             self._at_work.start()
+            self._upkeep = Upkeep(lambda: self.settings, self._at_work.clock.now, self._prune)
+            self._upkeep.start()
         except BaseException:
             self.store.close()
             raise
@@ -203,6 +209,57 @@ class Service:
             told = told.without_names()
         return {**about, **views.plain(told.as_json()), "text": told.as_text()}
 
+    def whatif(
+        self,
+        who: Identity,
+        *,
+        policy: str | None = None,
+        cores: int | None = None,
+        horizon: float = 3600.0,
+        seed: int | None = None,
+    ) -> dict[str, Any]:
+        """Play the present jobs forward as things are, and under another policy or capacity."""
+        self._open()
+        if policy is not None:
+            make_live_policy(policy)
+        work = self._at_work
+        with work.lock:
+            situation = self._situation()
+            sharing = work.sharing
+        courses = [self._course(self._policy, work.cores)]
+        if policy is not None or cores is not None:
+            courses.append(self._course(policy or self._policy, cores or work.cores))
+        question = Question(situation=situation, courses=courses, sharing=sharing, horizon=horizon, seed=seed)
+        replays = ask(question)
+        seen = self._visible_ids(who, [job["id"] for job in replays[0]["jobs"]])
+        for played in replays:
+            played["jobs"] = [job for job in played["jobs"] if seen is None or job["id"] in seen]
+        return {"horizon": horizon, "replays": views.plain(replays)}
+
+    def _course(self, policy: str, cores: int) -> Course:
+        name = f"{policy}, {cores} {'core' if cores == 1 else 'cores'}"
+        return Course(name=name, policy=policy, cores=cores, capacity=cores * self._at_work.units_per_core)
+
+    def _situation(self) -> Situation:
+        """Return the cluster as it stands; the caller holds the lock."""
+        work = self._at_work
+        jobs = sorted(work.board.jobs.values(), key=lambda job: job.row.number)
+        if not jobs:
+            raise ConflictError("there are no jobs to play forward", "submit some first")
+        limited = {job.row.id: job.submission.max_iterations for job in jobs}
+        return Situation(
+            roster=work.roster.dump(),
+            now=work.clock.now(),
+            epoch_seconds=self.settings.epoch_seconds,
+            queued=tuple(job.row.spec for job in jobs if job.state is JobState.QUEUED),
+            iterations_left={
+                job.row.id: max(most - max(job.iteration, 0), 0)
+                for job in jobs
+                if (most := limited[job.row.id]) is not None
+            },
+            stop_at={job.row.id: job.enough.share for job in jobs if job.enough is not None},
+        )
+
     def _waits(self, job: Standing) -> str:
         """Say why a job that is in no decision holds nothing."""
         if job.state.ended:
@@ -295,13 +352,17 @@ class Service:
         if not lines.endswith(b"\n"):
             raise RequestError("the last line of the reports has no end; send whole lines")
         job = self._unfinished(who, job_id)
+        files = self._files(job_id)
         # Not the scheduler's lock: writing to the disk must not hold up decisions.
         with job.reporting:
-            files = self._files(job_id)
-            if not files.directory.exists():
-                files.make(None, None)
-            base = files.base_of(source)
-            reached = files.append_reports(lines, offset=base + offset)
+            try:
+                if not files.directory.exists():
+                    files.make(None, None)
+                base = files.base_of(source)
+                reached = files.append_reports(lines, offset=base + offset)
+            except OSError as error:
+                # What was written of it counts: sent again, the rest is added.
+                raise StoreFullError(str(files.reports), error.strerror or str(error)) from error
         self._at_work.take_reports(job)
         return reached - base
 
@@ -420,13 +481,17 @@ class Service:
     ) -> dict[str, Any]:
         """Remove ended jobs with their files, and old decisions; for admins."""
         self._admin(who, "remove what has ended")
-        pruned = self.store.prune(
+        pruned = self._prune(
             before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions, dry_run=dry_run
         )
+        return asdict(pruned)
+
+    def _prune(self, *, dry_run: bool = False, **which: Any) -> Pruned:
+        pruned = self.store.prune(dry_run=dry_run, **which)
         if not dry_run:
             for job_id in pruned.jobs:
                 self._files(job_id).remove()
-        return asdict(pruned)
+        return pruned
 
     def backup(self, who: Identity, path: Path) -> None:
         """Write a copy of the database while it is in use; for admins."""
@@ -500,6 +565,7 @@ class Service:
         if self._closing:
             return
         self._closing = True
+        self._upkeep.close()
         self._at_work.close()
         self.store.close()
         _log.info("service closed")

@@ -57,7 +57,8 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
         for one in fields(made)
         if isinstance(getattr(made, one.name), np.ndarray)
         and len(getattr(made, one.name)) == len(made.ids)
-        and one.name not in ("owner", "owner_share")  # places among the owners, and one number for each of them
+        and one.name
+        not in ("owner", "owner_share")  # places among the owners, and one number for each of them
     }
     rows = [place for place, job_id in enumerate(made.ids) if seen is None or job_id in seen]
     return {
