@@ -368,6 +368,21 @@ def test_prune_asks_before_it_removes(here: Path, endless: str) -> None:
     assert told("show", endless)["state"] in ("queued", "running")
 
 
+def test_whatif_plays_the_present_jobs_forward(endless: str) -> None:
+    """It tells of each job as things are and under the alternative, and nothing changes for the jobs."""
+    until(lambda: told("show", endless)["iteration"] > 5)
+    before = told("cluster")
+    found = told("whatif", "--policy", "fair", "--cores", "4", "--horizon", "30s")
+    assert [(one["policy"], one["cores"]) for one in found["replays"]] == [("total-quality", 2), ("fair", 4)]
+    assert all([job["id"] for job in one["jobs"]] == [endless] for one in found["replays"])
+    assert len(told("whatif", "--horizon", "10s", "--seed", "1")["replays"]) == 1
+    printed = slaq("whatif", "--cores", "1", "--horizon", "10s").stdout
+    assert endless in printed
+    assert "as it is" in printed
+    assert "there is no policy" in slaq("whatif", "--policy", "fiar", status=1).stderr
+    assert (told("cluster")["policy"], told("cluster")["cores"]) == (before["policy"], before["cores"])
+
+
 def test_report_is_one_page(here: Path) -> None:
     """It tells of the jobs of the service, as a page and as numbers."""
     job = submit("--tag", "told", "--loss-pattern", r"loss (\S+)", "--", sys.executable, "-c", SAYS)

@@ -10,17 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slaq.client.place import surroundings
 from slaq.core.errors import CommandError, JobOptionError, ProgramError
 from slaq.service.records import IfLost, Submission
 
 if TYPE_CHECKING:
     from slaq.config import CommandWork
 
-#: What a job finds in its environment from where it was submitted: enough to run what runs there.
-PASSED_ON = (
-    "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG",
-    "LC_ALL", "TZ",
-)  # fmt: skip
 #: Keys of a job's table that say how a program is made; all others are told to the service itself.
 PROGRAM_KEYS = (
     "algorithm", "program", "data", "target", "partitions", "task_timeout", "parameters", "max_iterations",
@@ -42,7 +38,7 @@ def is_program(words: Sequence[str]) -> bool:
 def environment(given: Sequence[str], *, local: bool) -> dict[str, str]:
     """Return a job's environment: NAME=VALUE as given, NAME as it is here, and what it cannot do without."""
     # Where the service is elsewhere, the paths of this machine mean nothing to it.
-    found = {name: os.environ[name] for name in PASSED_ON if local and name in os.environ}
+    found = surroundings() if local else {}
     for text in given:
         name, equals, value = text.partition("=")
         if not _VARIABLE.fullmatch(name):

@@ -68,11 +68,11 @@ def _print_tables(replays: Sequence[dict[str, Any]]) -> None:
     jobs.add_column("job", no_wrap=True)
     for what in ("90% in", "95% in", "done by then"):
         for replay in replays:
-            jobs.add_column(f"{what}\n{replay['name']}", justify="right")
+            jobs.add_column(f"{what}\n{_label(replay, replays[0])}", justify="right")
     for rows in zip(*(replay["jobs"] for replay in replays), strict=True):
         cells = [
-            *(_ahead(row["seconds_to_90"]) for row in rows),
-            *(_ahead(row["seconds_to_95"]) for row in rows),
+            *(_ahead(row["seconds_to_90"], row) for row in rows),
+            *(_ahead(row["seconds_to_95"], row) for row in rows),
             *(f"{100 * row['reduction']:.0f}%" for row in rows),
         ]
         jobs.add_row(Text(rows[0]["id"]), *cells)
@@ -89,7 +89,14 @@ def _print_tables(replays: Sequence[dict[str, Any]]) -> None:
     show(totals)
 
 
-def _ahead(seconds: float | None) -> str:
+def _label(replay: dict[str, Any], present: dict[str, Any]) -> str:
+    """Return what sets a replay apart, in a few characters."""
+    differs = [str(replay["policy"])] if replay["policy"] != present["policy"] else []
+    differs += [f"{replay['cores']} cores"] if replay["cores"] != present["cores"] else []
+    return ", ".join(differs) or ("as it is" if replay is present else "the same")
+
+
+def _ahead(seconds: float | None, row: dict[str, Any]) -> str:
     if seconds is None:
-        return "later"
+        return "later" if row["seconds_to_end"] is None else "ends before"
     return "done" if seconds == 0 else span(seconds)
