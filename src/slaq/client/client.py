@@ -12,7 +12,7 @@ from urllib.parse import quote
 from slaq.client.connection import PREFIX, REPLY_SECONDS, Connection
 from slaq.client.events import Stream
 from slaq.client.job import Job
-from slaq.client.place import find_place
+from slaq.client.place import find_place, surroundings
 from slaq.client.reading import job_view
 from slaq.client.watch import Watch
 from slaq.core.errors import JobOptionError
@@ -98,6 +98,7 @@ class Client:
         if self.local:
             options.setdefault("python", sys.executable)
             options.setdefault("cwd", os.getcwd())
+            options["env"] = surroundings() | options.get("env", {})
         return self.send(Submission(name=name, program=table, **options))
 
     def submit_command(  # noqa: PLR0913 (one keyword per thing a user may ask for)
@@ -126,7 +127,8 @@ class Client:
         """Start any command on the service's machine, its whole process tree under its share of the cores.
 
         As in the embedded cluster, but that cores are asked for instead of units. `by` is the number of seconds
-        in which its target is wanted. Over a Unix socket it runs in this directory, unless `cwd` says otherwise.
+        in which its target is wanted. Over a Unix socket it runs in this directory, unless `cwd` says otherwise,
+        and finds the programs that are found here.
         """
         if cwd is None and self.local:
             cwd = os.getcwd()
@@ -137,7 +139,7 @@ class Client:
             loss_file=None if loss_file is None else os.fspath(loss_file),
             loss_column=loss_column,
             cwd=None if cwd is None else os.path.abspath(cwd),
-            env=dict(env or {}),
+            env=(surroundings() if self.local else {}) | dict(env or {}),
             weight=weight,
             min_cores=min_cores,
             max_cores=max_cores,

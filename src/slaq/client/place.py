@@ -11,6 +11,11 @@ from slaq.core.errors import AddressError
 
 URL_VARIABLE, TOKEN_VARIABLE, HOME_VARIABLE = "SLAQ_URL", "SLAQ_TOKEN", "SLAQ_HOME"
 SOCKET = "slaq.sock"
+#: What a job finds in its environment from where it was submitted: enough to run what runs there.
+PASSED_ON = (
+    *("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("LANG", "LC_ALL", "TZ"),
+)
 _KINDS = "give unix:///path/to/slaq.sock, https://host:port, or http://127.0.0.1:port"
 
 
@@ -54,6 +59,11 @@ def find_place(address: str | None, token: str | None, environ: Mapping[str, str
     name = f"[{host}]" if ":" in host else host
     base = f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
     return Place(address=address, base_url=base, token=token)
+
+
+def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what of this environment a job on this machine cannot do without."""
+    return {name: environ[name] for name in PASSED_ON if name in environ}
 
 
 def _on_loopback(host: str) -> bool:
