@@ -93,6 +93,21 @@ def test_a_command_from_submission_to_result(client: Client) -> None:
     assert isinstance(job.view, JobView)
 
 
+def test_a_command_finds_what_is_found_here(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this machine a command runs in this directory and finds this PATH; over TCP it is told nothing of it."""
+    script = tmp_path / "hello"
+    script.write_text("#!/bin/sh\necho from $(pwd)\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    job = client.submit_command(["hello"])
+    assert job.result(PATIENCE) == 0
+    assert job.log() == f"from {tmp_path}\n"
+    assert client.submission(job.id)["env"]["PATH"].startswith(str(tmp_path))
+
+
 def test_failure_and_cancellation_are_raised(client: Client) -> None:
     """result() raises what happened, and so does exception() for a job that was cancelled."""
     failed = client.submit_command([sys.executable, "-c", "raise SystemExit(3)"])

@@ -1,6 +1,7 @@
 """The application: every route under /api/v1, the probes, and an OpenAPI document that is true."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import anyio
@@ -48,6 +49,7 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
     app.state.home = settings.home
     app.state.counts = counts
     app.state.closing = asyncio.Event()
+    app.state.streams = Counter()
     app.state.replays = anyio.CapacityLimiter(clusterwide.REPLAYS)
     app.add_exception_handler(SlaqError, problems.on_slaq_error)
     app.add_exception_handler(Exception, problems.on_defect)

@@ -1,15 +1,18 @@
 """The routes about the cluster as a whole: its standing, decisions and users, and what admins do."""
 
+import os
+import shutil
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import anyio
 from fastapi import APIRouter, Path, Query, Request
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
+from slaq.core.errors import RateError
 from slaq.service.records import ClusterView, UserView
 from slaq.service.service import USER
 from slaq.stores.sqlite_records import Pruned
@@ -22,7 +25,13 @@ router = APIRouter()
 
 #: Replays of the cluster at a time; they take a core each, and the jobs need the cores.
 REPLAYS = 1
+#: Replays that may wait for it.
+WAITING = 8
 SQLITE = "application/vnd.sqlite3"
+#: What the folder of a copy that is being sent begins with.
+DRAFT = "backup-"
+#: Bytes of it sent at a time.
+PIECE = 2**18
 _BACKUP: dict[int | str, Any] = {
     200: {"description": "The database.", "content": {SQLITE: {"schema": {"type": "string"}}}}
 }
@@ -72,8 +81,11 @@ def show_decision(epoch: Annotated[int, Path(ge=0, lt=2**53)], service: Serving,
 @router.post("/whatif", response_model=replies.WhatIfReply, responses=refusals(409), tags=["cluster"])
 async def ask_whatif(request: Request, body: WhatIfBody, service: Serving, who: Who) -> Response:
     """Replay the present cluster forward under another policy or capacity, with the simulator."""
+    replays: anyio.CapacityLimiter = request.app.state.replays
+    if replays.statistics().tasks_waiting >= WAITING:
+        raise RateError(5.0)
     asked = partial(service.whatif, who, **body.model_dump())
-    found = await anyio.to_thread.run_sync(asked, limiter=request.app.state.replays)
+    found = await anyio.to_thread.run_sync(asked, limiter=replays)
     return reply(replies.ANYTHING, found)
 
 
@@ -108,16 +120,22 @@ def back_up(request: Request, service: Serving, who: Who) -> Response:
     It is sent rather than written where the service runs: nobody can make the service write a file of their
     choice.
     """
-    folder = FilePath(tempfile.mkdtemp(prefix="backup-", dir=request.app.state.home))
-    copy = folder / "slaq.db"
-
-    def remove() -> None:
-        copy.unlink(missing_ok=True)
-        folder.rmdir()
-
-    try:
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=request.app.state.home) as folder:
+        copy = FilePath(folder) / "slaq.db"
         service.backup(who, copy)
-    except BaseException:
-        remove()
-        raise
-    return FileResponse(copy, media_type=SQLITE, filename="slaq.db", background=BackgroundTask(remove))
+        # Open, and gone from its folder: whatever becomes of the connection, no copy stays behind.
+        file = copy.open("rb")
+    size = os.fstat(file.fileno()).st_size
+    return StreamingResponse(_pieces(file), media_type=SQLITE, headers={"Content-Length": str(size)})
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def clear_drafts(home: FilePath) -> None:
+    """Remove copies of the database that a service was killed over."""
+    for folder in home.glob(f"{DRAFT}*"):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """The event stream: what happens, as server-sent events that can be taken up again where they broke off."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from slaq.core.errors import LimitError
 from slaq.service.records import Notice
 from slaq.web.asking import Serving, Who
 from slaq.web.replies import refusals
@@ -18,6 +20,8 @@ router = APIRouter(tags=["events"])
 
 #: Seconds of silence after which a comment is sent, so that everyone between sees the stream alive.
 HEARTBEAT = 15.0
+#: Streams that one user may follow at a time: each holds a connection open.
+STREAMS = 200
 _STREAM: dict[int | str, Any] = {
     200: {
         "description": "Events: `id` is the notice's number, `event` its kind, `data` the notice as JSON.",
@@ -71,10 +75,26 @@ async def follow_events(  # noqa: PLR0913 (one parameter per filter)
     """
     if job is not None:
         await run_in_threadpool(service.job, who, job)
+    streams: Counter[str] = request.app.state.streams
+    if streams[who.user] >= STREAMS:
+        raise LimitError(f"{who.user} follows {STREAMS} streams of events already", "end one of them first")
     start = int(last_event_id) if last_event_id else after
     notices = service.notices(who, after=start, kinds=kind, job_id=job)
-    stream = _told(notices, request.app.state.closing, idle)
+    stream = _counted(_told(notices, request.app.state.closing, idle), streams, who.user)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _counted(stream: AsyncIterator[bytes], streams: Counter[str], user: str) -> AsyncIterator[bytes]:
+    """Keep count of the streams of a user."""
+    streams[user] += 1
+    try:
+        async with aclosing(stream) as source:  # type: ignore[type-var]
+            async for piece in source:
+                yield piece
+    finally:
+        streams[user] -= 1
+        if not streams[user]:
+            del streams[user]
 
 
 async def _told(

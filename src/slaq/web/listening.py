@@ -17,10 +17,10 @@ BACKLOG = 1024
 def unix_socket(path: Path, group: str | None) -> socket.socket:
     """Listen at a path, for its owner alone or for a group; a socket that nobody answers at is replaced."""
     _clear(path)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.parent.mkdir(parents=True, exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Made unusable by anyone else and opened up afterwards: there is no moment at which it is too open.
-    before = os.umask(0o177)
+    # The file that bind makes takes the socket's own mode: there is no moment at which it is too open.
+    os.fchmod(listener.fileno(), 0o600)
     try:
         listener.bind(str(path))
     except OSError as error:
@@ -28,8 +28,6 @@ def unix_socket(path: Path, group: str | None) -> socket.socket:
         raise AddressError(
             f"unix://{path}", error.strerror or str(error), "choose another: --listen"
         ) from None
-    finally:
-        os.umask(before)
     if group is not None:
         try:
             os.chown(path, -1, grp.getgrnam(group).gr_gid)

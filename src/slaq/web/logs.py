@@ -63,8 +63,8 @@ class Text(logging.Formatter):
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         given = [f"{name}={_shown(value)}" for name, value in _extra(record).items()]
         line = f"{moment} {record.levelname.lower():<7} {' '.join([record.getMessage(), *given])}"
-        # What a user had a hand in must not be able to write lines of its own.
-        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        # What a user had a hand in must not be able to write lines of its own, nor speak to the terminal.
+        line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -17,6 +17,7 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
 from slaq.web.app import make_app
+from slaq.web.clusterwide import clear_drafts
 from slaq.web.gate import Gate
 from slaq.web.listening import load_certificate, tcp_socket, tls_context, unix_socket
 from slaq.web.logs import configure_logs, set_level
@@ -63,6 +64,7 @@ class Running:
         self._reread = reread
         self._tls = tls_context(settings) if settings.tcp is not None else None
         self.gate: Gate = make_app(service, settings)
+        clear_drafts(settings.home)
         self._unix = unix_socket(settings.listen, settings.group)
         self._identity = os.stat(settings.listen).st_ino
         self._tcp: socket.socket | None = None
