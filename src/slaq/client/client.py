@@ -1,15 +1,14 @@
-"""What a user of the service holds: submits jobs, lists them, and asks about the cluster."""
+"""What a user of the service holds: the API, and handles to jobs."""
 
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
-from slaq.client.connection import PREFIX, REPLY_SECONDS, Connection
+from slaq.client.api import Api
+from slaq.client.connection import PREFIX, Connection
 from slaq.client.events import Stream
 from slaq.client.job import Job
 from slaq.client.place import find_place, surroundings
@@ -17,16 +16,10 @@ from slaq.client.reading import job_view
 from slaq.client.watch import Watch
 from slaq.core.errors import JobOptionError
 from slaq.core.job import JobState
-from slaq.service.records import IfLost, LogChunk, Notice, Submission
+from slaq.service.records import IfLost, Notice, Submission
 
 #: Seconds for which a restart of the service is bridged.
 PATIENCE = 30.0
-#: Items asked for at a time.
-PAGE = 1000
-#: Bytes of a log asked for at a time.
-LOG_PIECE = 2**20
-#: Seconds that a replay of the cluster, or a copy of its database, may take.
-LONG_SECONDS = 600.0
 
 
 def connect(address: str | None = None, token: str | None = None, *, patience: float = PATIENCE) -> "Client":
@@ -38,14 +31,14 @@ def connect(address: str | None = None, token: str | None = None, *, patience: f
     return Client(Connection(find_place(address, token), patience))
 
 
-class Client:
+class Client(Api):
     """A service at the other end of a socket. May be used by several threads; close it, or use it in `with`.
 
     Methods that return a `Job` give a handle; all others return what the API replies, as JSON.
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._watch = Watch(connection)
 
     def __enter__(self) -> Self:
@@ -55,16 +48,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def address(self) -> str:
-        """Where the service is."""
-        return self._connection.place.address
-
-    @property
-    def local(self) -> bool:
-        """Whether it is on this machine, so that paths mean the same to it."""
-        return self._connection.place.local
 
     def close(self) -> None:
         """Close the connections; jobs go on."""
@@ -181,230 +164,6 @@ class Client:
         """Return a handle to one job."""
         return Job(self, job_view(self.show_job(job_id)))
 
-    def list_jobs(
-        self,
-        *,
-        states: Collection[JobState | str] | None = None,
-        owner: str | None = None,
-        tag: str | None = None,
-        limit: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """Return the jobs that you may see, in the order of their submission."""
-        found: list[dict[str, Any]] = []
-        after = None
-        while limit is None or len(found) < limit:
-            many = PAGE if limit is None else min(PAGE, limit - len(found))
-            page = self._get(
-                "/jobs",
-                state=None if states is None else [str(state) for state in states],
-                owner=owner,
-                tag=tag,
-                after=after,
-                limit=many,
-            )
-            found += page["jobs"]
-            after = page["next"]
-            if after is None:
-                break
-        return found
-
-    def show_job(self, job_id: str) -> dict[str, Any]:
-        """Return one job."""
-        return self._one(job_id)
-
-    def submission(self, job_id: str) -> dict[str, Any]:
-        """Return a job as its owner asked for it."""
-        return self._one(job_id, "/submission")
-
-    def pause(self, job_id: str) -> dict[str, Any]:
-        """Give a job nothing until it is resumed."""
-        return self._post(job_id, "pause")
-
-    def resume(self, job_id: str) -> dict[str, Any]:
-        """Let a paused job go on."""
-        return self._post(job_id, "resume")
-
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Ask for a job's end."""
-        return self._post(job_id, "cancel")
-
-    def end(self, job_id: str, *, state: JobState | str, reason: str = "") -> dict[str, Any]:
-        """Say that an external job has ended, and how."""
-        return self._post(job_id, "end", json={"state": str(state), "reason": reason})
-
-    def change(
-        self,
-        job_id: str,
-        *,
-        weight: float | None = None,
-        tags: Sequence[str] | None = None,
-        max_cores: float | None = None,
-    ) -> dict[str, Any]:
-        """Change a job; what is not given stays as it is."""
-        given = {"weight": weight, "tags": None if tags is None else list(tags), "max_cores": max_cores}
-        changed = {name: value for name, value in given.items() if value is not None}
-        found: dict[str, Any] = self._connection.json("PATCH", _job_path(job_id), json=changed)
-        return found
-
-    # The course of a job.
-
-    def observations(
-        self, job_id: str, *, after: int = -1, limit: int | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield what a job reported after that iteration."""
-        left = limit
-        while left is None or left > 0:
-            many = PAGE if left is None else min(PAGE, left)
-            page = self._one(job_id, "/observations", after=after, limit=many)
-            yield from page["observations"]
-            if len(page["observations"]) < many:
-                return
-            after = page["next"]
-            left = None if left is None else left - many
-
-    def allocations(self, job_id: str, *, since: float = 0.0, limit: int = PAGE) -> list[dict[str, Any]]:
-        """Return what a job has held, each from its moment on."""
-        found: list[dict[str, Any]] = self._one(job_id, "/allocations", since=since, limit=limit)[
-            "allocations"
-        ]
-        return found
-
-    def forecast(self, job_id: str, horizons: int | Sequence[int]) -> dict[str, Any]:
-        """Predict a job's losses that many iterations ahead."""
-        wanted = [horizons] if isinstance(horizons, int) else list(horizons)
-        return self._one(job_id, "/forecast", horizon=wanted)
-
-    def why(self, job_id: str) -> dict[str, Any]:
-        """Return the last decision about a job, in numbers."""
-        return self._one(job_id, "/why")
-
-    def log(self, job_id: str, *, offset: int = 0, limit: int = LOG_PIECE) -> LogChunk:
-        """Return a piece of what a job printed; a negative offset counts from the end."""
-        query = {"offset": offset, "limit": limit}
-        response = self._connection.ask("GET", _job_path(job_id, "/log"), params=query)
-        return LogChunk(
-            offset=int(response.headers["X-Slaq-Offset"]),
-            data=response.content,
-            next_offset=int(response.headers["X-Slaq-Next-Offset"]),
-            ended=response.headers["X-Slaq-Ended"] == "true",
-        )
-
-    def read_log(self, job_id: str, *, offset: int = 0) -> Iterator[bytes]:
-        """Yield what a job has printed so far, in pieces."""
-        while (chunk := self.log(job_id, offset=offset)).data:
-            yield chunk.data
-            offset = chunk.next_offset
-
-    def report(self, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
-        """Send reports of an external job; return how far they now reach. Sending again does no harm."""
-        found = self._connection.json(
-            "POST",
-            _job_path(job_id, "/reports"),
-            params={"offset": offset, "source": source},
-            content=lines,
-            headers={"Content-Type": "application/x-ndjson"},
-        )
-        return int(found["offset"])
-
-    # The cluster.
-
-    def cluster(self) -> dict[str, Any]:
-        """Return the cluster at a glance."""
-        return self._get("/cluster")
-
-    def set_policy(self, policy: str) -> dict[str, Any]:
-        """Change the policy; for admins."""
-        found: dict[str, Any] = self._connection.json("PATCH", f"{PREFIX}/cluster", json={"policy": policy})
-        return found
-
-    def decisions(self, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
-        """Return decisions, the earliest first."""
-        found: list[dict[str, Any]] = self._get("/decisions", since=since, limit=limit)["decisions"]
-        return found
-
-    def decision(self, epoch: int | None = None) -> dict[str, Any]:
-        """Return the decision of an epoch, or the last one."""
-        return self._get(f"/decisions/{'last' if epoch is None else epoch}")
-
-    def whatif(
-        self,
-        *,
-        policy: str | None = None,
-        cores: int | None = None,
-        horizon: float = 3600.0,
-        seed: int | None = None,
-    ) -> dict[str, Any]:
-        """Replay the present cluster forward under another policy or capacity.
-
-        Jobs go on as they are expected to; with a seed, as they may, drawn from their forecasts.
-        """
-        asked = {"policy": policy, "cores": cores, "horizon": horizon, "seed": seed}
-        found: dict[str, Any] = self._connection.json(
-            "POST", f"{PREFIX}/whatif", json=asked, timeout=LONG_SECONDS
-        )
-        return found
-
-    def users(self) -> list[dict[str, Any]]:
-        """Return the users that you may see."""
-        found: list[dict[str, Any]] = self._get("/users")["users"]
-        return found
-
-    def user(self, name: str) -> dict[str, Any]:
-        """Return one user."""
-        return self._get(f"/users/{quote(name, safe='')}")
-
-    def set_user(self, name: str, **changes: float | None) -> dict[str, Any]:
-        """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
-        path = f"{PREFIX}/users/{quote(name, safe='')}"
-        found: dict[str, Any] = self._connection.json("PATCH", path, json=changes)
-        return found
-
-    def prune(
-        self,
-        *,
-        before: float | None = None,
-        keep_jobs: int | None = None,
-        keep_decisions: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[str, Any]:
-        """Remove ended jobs and old decisions; for admins."""
-        asked = {
-            "before": before,
-            "keep_jobs": keep_jobs,
-            "keep_decisions": keep_decisions,
-            "dry_run": dry_run,
-        }
-        found: dict[str, Any] = self._connection.json(
-            "POST", f"{PREFIX}/prune", json=asked, timeout=LONG_SECONDS
-        )
-        return found
-
-    def backup(self, path: str | os.PathLike[str]) -> Path:
-        """Write a consistent copy of the service's database to a file here, which must not exist; for admins."""
-        target = Path(path)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with (
-                open(descriptor, "wb") as file,
-                self._connection.stream("POST", f"{PREFIX}/backup", timeout=LONG_SECONDS) as response,
-            ):
-                for piece in response.iter_bytes():
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            target.unlink()
-            raise
-        return target
-
-    def health(self) -> dict[str, Any]:
-        """Return how the service is, in detail."""
-        return self._get("/health")
-
-    def metrics(self) -> str:
-        """Return the metrics as Prometheus reads them."""
-        return self._connection.ask("GET", "/metrics").text
-
     def events(
         self, *, after: int | None = None, kinds: Collection[str] = (), job_id: str | None = None
     ) -> Iterator[Notice]:
@@ -414,22 +173,3 @@ class Client:
     def watch(self, job: Job, callback: Callable[[Job], object]) -> None:
         """Call callback(job) once the job has ended, in a thread of its own."""
         self._watch.add(job, callback)
-
-    def _get(self, path: str, **query: Any) -> dict[str, Any]:
-        given = {name: value for name, value in query.items() if value is not None}
-        found: dict[str, Any] = self._connection.json(
-            "GET", PREFIX + path, params=given, timeout=REPLY_SECONDS
-        )
-        return found
-
-    def _one(self, job_id: str, what: str = "", **query: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._connection.json("GET", _job_path(job_id, what), params=query)
-        return found
-
-    def _post(self, job_id: str, what: str, **request: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._connection.json("POST", _job_path(job_id, f"/{what}"), **request)
-        return found
-
-
-def _job_path(job_id: str, what: str = "") -> str:
-    return f"{PREFIX}/jobs/{quote(job_id, safe='')}{what}"
