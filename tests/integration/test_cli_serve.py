@@ -7,7 +7,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,11 +104,12 @@ def test_a_stop_is_clean_and_jobs_go_on_after_it(home: Path) -> None:
 
 def test_a_wait_outlives_the_service(home: Path) -> None:
     """`slaq wait` goes on waiting while the service is killed and started again, and sees the job's end."""
-    with service(home) as (process, client):
+    with service(home, "--log-level", "debug") as (process, client):
         job = client.submit_command([sys.executable, "-c", COUNTS], name="counts")
         until(lambda: job.view.iteration > 3)
+        asked = log_of(home).count("path=/api/v1/jobs/counts ")
         waiting = subprocess.Popen([SLAQ, "wait", "counts"], env=environment(home))
-        time.sleep(1.0)
+        until(lambda: log_of(home).count("path=/api/v1/jobs/counts ") > asked)
         process.kill()
         process.wait(PATIENCE)
     with service(home):
