@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from slaq.client import connect
 from slaq.config.service import Address, ServiceSettings
-from slaq.core.errors import AddressError, IdentityError, RequestError
+from slaq.core.errors import AddressError, IdentityError, RequestError, ServiceFaultError
+from slaq.service.service import Service
 from slaq.web import protocol
 from slaq.web.listening import tcp_socket, tls_context, unix_socket
 from slaq.web.logs import JsonLines, Text
@@ -359,10 +360,36 @@ def test_a_reload_takes_up_what_can_change(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """A service that was stopped has taken its socket away, and is refused by name."""
+    """A service that stops takes its socket away; one that starts, the copies its forerunner was killed over."""
+    draft = tmp_path / "backup-abc"
+    draft.mkdir()
+    (draft / "slaq.db").write_text("half")
     with serving(tmp_path) as served:
         assert served.settings.listen.exists()
+        assert not draft.exists()
+        with connect(served.unix) as client:
+            client.backup(tmp_path / "copy.db")
+        assert not list(tmp_path.glob("backup-*"))
     assert not served.settings.listen.exists()
+
+
+def test_a_defect_is_told_with_where_the_log_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody foresaw is a 500 with a reference, which the log has too, and tells nothing of the inside."""
+
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr(Service, "cluster", broken)
+    with serving(tmp_path) as served, connect(served.unix) as client:
+        with pytest.raises(ServiceFaultError) as raised:
+            client.cluster()
+        assert "secret" not in str(raised.value)
+        assert client.health()["ready"]
+    logged = [one for one in caplog.records if getattr(one, "reference", None) == raised.value.reference]
+    assert len(logged) == 1
+    assert logged[0].exc_info
 
 
 def record(**extra: object) -> logging.LogRecord:

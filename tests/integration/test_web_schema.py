@@ -52,8 +52,9 @@ def made_harmless(case: schemathesis.Case[Any]) -> None:
     words = case.body.get("command") if isinstance(case.body, dict) else None
     if isinstance(words, list) and words:
         words[0] = "true"
-    if isinstance(case.body, dict) and isinstance(case.body.get("max_restarts"), int):
-        case.body["max_restarts"] = min(case.body["max_restarts"], 1)
+    restarts = case.body.get("max_restarts") if isinstance(case.body, dict) else None
+    if isinstance(case.body, dict) and isinstance(restarts, int):
+        case.body["max_restarts"] = min(restarts, 1)
     if name == "follow_events" and _patient((case.query or {}).get("idle", HOUR)):
         case.query = {**(case.query or {}), "idle": 0.05}
 
