@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 @click.command("prune")
-@click.option("--older-than", type=SPAN, metavar="DURATION", help="Jobs that ended longer ago, such as 30d.")
+@click.option(
+    "--older-than",
+    type=SPAN,
+    metavar="DURATION",
+    help="Jobs that ended longer ago, and decisions that old, such as 30d.",
+)
 @click.option(
     "--keep-jobs", type=click.IntRange(min=0), metavar="N", help="Keep the last so many ended jobs."
 )
