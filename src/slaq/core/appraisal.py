@@ -18,6 +18,7 @@ from slaq.core.roster import Roster
 OPTIMISM = 0.3
 #: The share of what is left to fall after which a job counts as converged.
 CONVERGED = 0.95
+_AROUND = np.array([-1, 0, 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +152,10 @@ def explain(
 ) -> Decision:
     """Return the decision with the numbers it was made from."""
     candidates, units = appraisal.candidates, allocation.units
-    done = at_units(candidates.grid, appraisal.iterations, units)
-    gained = at_units(candidates.grid, candidates.gain, units)
+    done = at_units(candidates.grid, appraisal.iterations, units[:, None])[:, 0]
+    # With one unit less, as it is, and with one more.
+    around = np.maximum(units[:, None] + _AROUND, 0)
+    less, gained, more = at_units(candidates.grid, candidates.gain, around).T
 
     # Falls and half-intervals after that many iterations, all in one pass.
     outlook = appraisal.outlook
@@ -168,14 +171,14 @@ def explain(
         units=units,
         loss=candidates.loss,
         gain=gained,
-        marginal=at_units(candidates.grid, candidates.gain, units + 1) - gained,
+        marginal=more - gained,
         expected=mean,
         expected_low=mean - below,
         expected_high=mean + above,
         diverged=appraisal.diverged,
         seconds=seconds,
         level=outlook.level,
-        last=gained - at_units(candidates.grid, candidates.gain, np.maximum(units - 1, 0)),
+        last=gained - less,
         weight=candidates.weight,
         fair_share=allocation.fair_share,
         sure=allocation.sure,
@@ -188,9 +191,12 @@ def explain(
 
 
 def at_units(grid: Integers, table: Floats, units: Integers) -> Floats:
-    """Return each row of the table at that row's units; linear between points of the grid, flat beyond."""
+    """Return each row of the table, given over the grid, at that row's several units; as many columns as of these.
+
+    Linear between points of the grid, flat beyond.
+    """
     place = np.clip(np.searchsorted(grid, units, side="right") - 1, 0, max(len(grid) - 2, 0))
-    each = np.arange(len(units))
+    each = np.arange(len(units))[:, None]
     share = np.minimum((units - grid[place]) / (grid[place + 1] - grid[place]), 1.0)
     start = table[each, place]
     return np.asarray(start + share * (table[each, place + 1] - start))

@@ -20,7 +20,8 @@ def needed_units(
     where the deadline has passed; 0 where the target is reached, and for jobs without a deadline.
     """
     needed = np.zeros(len(rows))
-    dated = (roster.competes[rows] & np.isfinite(roster.deadline[rows])).nonzero()[0]
+    dated = (roster.deadline[rows] < np.inf).nonzero()[0]
+    dated = dated[roster.competes[rows[dated]]] if len(dated) else dated
     if not len(dated):
         return needed
     rows, cpu, most = rows[dated], cpu[dated], most[dated]

@@ -167,8 +167,7 @@ def _gain_curve(appraisal: Appraisal, row: int, units: int) -> tuple[tuple[int, 
     most = int(min(candidates.max_units[row], appraisal.capacity))
     asked = (0, 1, units // 2, units - 1, units, units + 1, 2 * units, most)
     points = sorted({min(max(count, 0), most) for count in asked})
-    table = np.repeat(candidates.gain[row : row + 1], len(points), axis=0)
-    gains = at_units(candidates.grid, table, np.array(points))
+    gains = at_units(candidates.grid, candidates.gain[row : row + 1], np.array([points]))[0]
     return tuple(zip(points, gains.tolist(), strict=True))
 
 

@@ -131,13 +131,16 @@ class Roster(Rows):
 
     def hold(self, rows: Integers, allocation: Allocation, now: float) -> None:
         """Note what the jobs of these rows, which are all that are active, hold from now on."""
-        halted = (self.paused & (self.units > 0)).nonzero()[0]
-        if len(halted):
+        if self.paused.any():
+            halted = (self.paused & (self.units > 0)).nonzero()[0]
             self._pass_time(halted, np.full(len(halted), now))
             self.units[halted] = 0
         self._pass_time(rows, np.full(len(rows), now))
         usual, units = self.usual_units[rows], allocation.units
-        self.usual_units[rows] = np.where(usual > 0, usual + USUAL_RATE * (units - usual), units)
+        new = usual == 0.0
+        usual += USUAL_RATE * (units - usual)
+        usual[new] = units[new]
+        self.usual_units[rows] = usual
         self.units[rows] = units
         self.credit[rows] = allocation.credit
         if len(allocation.owner_credit):

@@ -80,8 +80,8 @@ def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarant
     jobs than units a job promised a hundredth of a unit holds one in every hundredth epoch.
     """
     c = candidates
-    reserved, least = _reserved(c), least_units(c)
-    limit = np.where(reserved, least, c.max_units)
+    least = least_units(c)
+    limit = np.where(_reserved(c), least, c.max_units)
     fits = bool(least.sum() <= capacity)
     fair = water_fill(c.weight, limit, capacity, least if fits else None)
     promised = np.maximum(least, np.where(c.competes, fraction, 1.0) * fair)
