@@ -214,6 +214,15 @@ def test_every_reply_has_the_security_headers(served: Served) -> None:
         assert not {"server", "access-control-allow-origin"} & set(headers)
 
 
+def test_a_misspelt_parameter_is_not_passed_over(served: Served) -> None:
+    """A parameter that a route does not have is refused with the one that was meant."""
+    status, _, body = said(
+        served, b"GET /api/v1/jobs?stat=running HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    assert status == 422
+    assert "there is no parameter 'stat'; did you mean 'state'?" in json.loads(body)["detail"]
+
+
 def test_unknown_addresses_and_methods_are_told_so(served: Served) -> None:
     """What is not there is a problem like any other."""
     header = {"Authorization": f"Bearer {served.token('ann')}"}

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import anyio
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -17,7 +17,7 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
 from slaq.web import PREFIX, clusterwide, courses, events, jobs, problems, replies
-from slaq.web.asking import Serving, Who
+from slaq.web.asking import Serving, Who, no_strange_query
 from slaq.web.counts import Counts
 from slaq.web.document import openapi_of
 from slaq.web.gate import Gate
@@ -43,6 +43,7 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(no_strange_query)],
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
+from slaq.core.errors import UnknownNameError
 from slaq.service.records import Identity
 from slaq.service.service import Service
 
@@ -17,6 +18,14 @@ async def _service(request: Request) -> Service:
 async def _who(request: Request) -> Identity:
     who: Identity = request.state.who
     return who
+
+
+async def no_strange_query(request: Request) -> None:
+    """Refuse parameters that the route does not have: one that is misspelt would else be passed over in silence."""
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            raise UnknownNameError("parameter", name, known or ["none here"])
 
 
 Serving = Annotated[Service, Depends(_service)]
