@@ -8,15 +8,12 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from typing_extensions import override
 
-from slaq.core.enough import Enough
+from slaq.core.enough import Enough, reduction_made
 from slaq.core.errors import JobFailedError
 from slaq.core.forecast import Forecast, forecast
-from slaq.core.gain import HORIZONS
 from slaq.core.job import JobState, Observation
-from slaq.core.quality import reduction as reduction_of
 from slaq.engines.journal import Ending
 from slaq.engines.local.programs import LOG
 from slaq.engines.local.tracebacks import unpack_error
@@ -118,7 +115,7 @@ class Job:
         if not self.done():
             return self._reduction
         if self._final is None:
-            self._final = self._measured_reduction()
+            self._final = reduction_made(self.losses, self._target, self._announced)
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
@@ -211,14 +208,6 @@ class Job:
                 raise TimeoutError(f"job {self.id!r} has not ended within {timeout} seconds")
         assert self._ending is not None
         return self._ending
-
-    def _measured_reduction(self) -> float:
-        losses = np.array(self.losses)
-        finite = losses[np.isfinite(losses)]
-        if len(finite) < 2:
-            return 0.0
-        best = float(self.forecast(int(HORIZONS[-1])).mean[0]) if self._target is None else self._target
-        return float(reduction_of(finite, float(finite[0]), min(best, float(finite.min())))[-1])
 
     # The cluster calls what follows.
 

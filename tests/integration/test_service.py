@@ -125,6 +125,7 @@ def test_a_command_runs_reports_and_completes(open_service: Callable[..., Servic
     ended = until(lambda: (v := service.job(ME, job.id)).state.ended and v)
     assert ended.state is JobState.COMPLETED, ended.reason
     assert (ended.iteration, ended.first_loss, ended.best_loss) == (2, 3.0, 1.0)
+    until(lambda: service.job(ME, job.id).reduction > 0.0)
     seen = service.observations(ME, job.id)
     assert [one["loss"] for one in seen] == [3.0, 2.0, 1.0]
     assert seen[0]["metrics"] == {"accuracy": 3.0}

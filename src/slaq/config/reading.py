@@ -81,7 +81,7 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
 
 
 def read_job(table: Mapping[str, Any], path: Path, vocabulary: Vocabulary) -> JobTable:
-    """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with all mistakes."""
+    """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with mistakes."""
     notes = Notes(path, "")
     jobs = list(_JobReader(notes, vocabulary).read(table, ("job", 0)))
     if len(jobs) > 1:

@@ -5,6 +5,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite, isnan
 from typing import Any
@@ -15,7 +16,8 @@ from slaq.bootstrap import make_forecaster, make_live_policy, make_station
 from slaq.config.service import ServiceSettings, UserLimits
 from slaq.core.appraisal import Appraiser
 from slaq.core.decision import Decision
-from slaq.core.errors import SlaqError
+from slaq.core.enough import reduction_made
+from slaq.core.errors import SlaqError, StoreError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.policies import BetweenOwners
@@ -38,6 +40,8 @@ from slaq.stores.sqlite import SqliteStore
 SNAPSHOT_EPOCHS = 10
 #: The part of an epoch that passes at least between two decisions, however many jobs come and go.
 SHORTEST_EPOCH = 0.1
+#: A job with more losses was in a decision not long before its end.
+LONGEST_MEASURED = 1_000
 #: The name under which the store keeps what marks the processes of the service that ran last.
 _TOKEN = "processes"
 
@@ -212,12 +216,22 @@ class Scheduling(Listener, Steward):
             self._since_snapshot = 0 if due else self._since_snapshot
             # Told once the store has it, so that whoever hears of an end sees it.
             while self._ended:
-                self.publish("job.ended", self._ended.pop(0))
+                job = self._ended.pop(0)
+                self._measure(job)
+                self.publish("job.ended", job)
         self.decided_at = self.clock.now()
         self.decide_seconds = self.decided_at - began
         if self.decide_seconds > self.settings.epoch_seconds:
             self.counts.late_epochs += 1
             _log.warning("epoch late", extra={"epoch": epoch, "seconds": round(self.decide_seconds, 3)})
+
+    def _measure(self, job: Standing) -> None:
+        """Measure how far a job came that reported something after the last decision about it."""
+        if job.fresh and 0 < job.iteration < LONGEST_MEASURED:
+            losses = self.store.observations(job.row.id).loss
+            job.reduction = reduction_made(losses, job.submission.target_loss)
+            with suppress(StoreError):
+                self.store.change(job.row.id, reduction=job.reduction)
 
     def _prospects(self, now: float) -> Mapping[str, Prospect]:
         """Return when each job is expected to be good enough."""
