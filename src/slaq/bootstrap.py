@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
@@ -24,6 +25,10 @@ from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import Capacity, SimulatedEngine
 from slaq.simulation.workload import Workload
 from slaq.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from slaq.engines.spark.application import Application
+    from slaq.engines.spark.engine import SparkEngine, SparkSite
 
 _POLICIES: dict[str, Callable[[], Policy]] = {
     "total-quality": TotalQuality,
@@ -105,11 +110,48 @@ class Live:
     clock: WallClock
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOnSpark:
+    """A scheduler on a Spark application, and what it is made of."""
+
+    scheduler: Scheduler
+    engine: "SparkEngine"
+    store: MemoryStore
+    clock: WallClock
+
+
+def go_live_on_spark(
+    policy: str, application: "Application", site: "SparkSite", listener: Listener
+) -> LiveOnSpark:
+    """Start the engine of a Spark application under a policy; the caller runs the epochs and closes the engine."""
+    from slaq.engines.spark.engine import SparkEngine
+    from slaq.engines.spark.roster import SlotRoster
+
+    chosen = make_live_policy(policy)
+    clock = WallClock()
+    store = MemoryStore()
+    engine = SparkEngine(application, site, Journal(clock, listener))
+    scheduler = Scheduler(
+        engine=engine,
+        store=store,
+        clock=clock,
+        policy=chosen,
+        appraiser=Appraiser(epoch_seconds=site.epoch_seconds),
+        roster=SlotRoster(make_forecaster("slaq"), site.units_per_slot, engine),
+    )
+    return LiveOnSpark(scheduler=scheduler, engine=engine, store=store, clock=clock)
+
+
+def make_live_policy(name: str) -> Policy:
+    """Return the policy of that name, which must be one that needs no knowledge of the future."""
+    if name == CLAIRVOYANT:
+        raise UnknownNameError("policy for a live cluster", name, _POLICIES)
+    return make_policy(name)
+
+
 def go_live(policy: str, site: Site, listener: Listener, throttle: str | None = None) -> Live:
     """Start the engine of this machine under a policy; the caller runs the epochs and closes the engine."""
-    if policy == CLAIRVOYANT:
-        raise UnknownNameError("policy for a live cluster", policy, _POLICIES)
-    chosen = make_policy(policy)
+    chosen = make_live_policy(policy)
     clock = WallClock()
     store = MemoryStore()
     journal = Journal(clock, listener)

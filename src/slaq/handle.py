@@ -16,8 +16,8 @@ from slaq.core.forecast import Forecast, forecast
 from slaq.core.gain import HORIZONS
 from slaq.core.job import JobState, Observation
 from slaq.core.quality import reduction as reduction_of
+from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
-from slaq.engines.local.programs import LOG
 from slaq.engines.local.tracebacks import unpack_error
 from slaq.engines.local.wire import unpack
 
@@ -58,6 +58,8 @@ class Job:
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
         self._announced: list[int] = []
+        #: Where among its losses the curve of the model it trains now begins.
+        self._curve = 0
         self._units = 0
         self._reduction = 0.0
         #: Decisions in a row that found it good enough.
@@ -126,7 +128,8 @@ class Job:
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
         """Predict its losses that many iterations ahead."""
-        return forecast(self.losses, horizons, announced=self._announced)
+        announced = [place - self._curve for place in self._announced if place >= self._curve]
+        return forecast(self.losses[self._curve :], horizons, announced=announced)
 
     def log(self) -> str:
         """Return what its program and its tasks have printed."""
@@ -166,7 +169,7 @@ class Job:
         if error is not None:
             raise error
         assert self._ending is not None
-        return None if self._ending.result is None else unpack(self._ending.result)
+        return self._ending.value if self._ending.result is None else unpack(self._ending.result)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what its program raised, waiting for its end; None if it completed."""
@@ -175,6 +178,8 @@ class Job:
             raise CancelledError
         if ending.state is JobState.COMPLETED:
             return None
+        if ending.raised is not None:
+            return ending.raised
         if ending.error is not None:
             error, text = unpack_error(ending.error)
             return JobFailedError(self.id, text) if error is None else error
@@ -216,7 +221,7 @@ class Job:
         return self._ending
 
     def _measured_reduction(self) -> float:
-        losses = np.array(self.losses)
+        losses = np.array(self.losses[self._curve :])
         finite = losses[np.isfinite(losses)]
         if len(finite) < 2:
             return 0.0
@@ -234,6 +239,9 @@ class Job:
     def _bend(self) -> None:
         self._announced.append(len(self._observations))
 
+    def _begin_curve(self) -> None:
+        self._curve = len(self._observations)
+
     def _begin(self) -> None:
         self._state = JobState.RUNNING
 
@@ -244,7 +252,7 @@ class Job:
             self._changed.notify_all()
         if self._stop_at is None or self._target is not None:
             return False
-        settled = len(self._observations) >= SETTLED
+        settled = len(self._observations) - self._curve >= SETTLED
         self._enough = self._enough + 1 if settled and reduction >= self._stop_at else 0
         return self._enough >= 2
 

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from slaq.core.decision import Decision
 from slaq.core.errors import ClusterClosedError, DuplicateJobError, JobOptionError
-from slaq.core.events import JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CurveBegan, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
@@ -175,6 +175,10 @@ class RunningCluster(Listener, ABC):
     @override
     def learning_rate_changed(self, event: LearningRateChanged) -> None:
         self._jobs[event.job_id]._bend()
+
+    @override
+    def curve_began(self, event: CurveBegan) -> None:
+        self._jobs[event.job_id]._begin_curve()
 
     @override
     def ended(self, event: JobEnded, ending: Ending) -> None:

@@ -1,6 +1,6 @@
 """The exceptions a user of slaq may meet, all under one root."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,6 +24,8 @@ class SlaqError(Exception):
     ├── MissingExtraError   a library is needed that comes with an extra of slaq
     ├── ModelError          a file does not hold the model that was asked for
     ├── ProgramError        a training program that a jobs file names and that cannot be had
+    ├── SparkApiError       a private part of Spark that this version does not have
+    ├── SparkSessionError   a Spark session that jobs cannot be scheduled on
     ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
     ├── LossSourceError     a loss pattern or loss file that yields no losses
     ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
@@ -134,6 +136,30 @@ class ModelError(SlaqError):
 
 class LossSourceError(SlaqError):
     """A loss pattern or loss file that yields no losses."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class SparkApiError(SlaqError):
+    """Spark lacks, or has moved, private parts that scheduling needs."""
+
+    def __init__(self, versions: Mapping[str, str], moved: Sequence[tuple[str, str]]) -> None:
+        self.versions = dict(versions)
+        #: Each part with what was met in its place.
+        self.moved = tuple(moved)
+        here = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        told = "; ".join(f"{what}: {found}" for what, found in self.moved)
+        super().__init__(
+            f"this Spark ({here}) does not have what slaq steers it by: {told}; "
+            "install the version slaq was tested with: pip install slaq[spark]"
+        )
+
+
+class SparkSessionError(SlaqError):
+    """A Spark session on which jobs cannot be scheduled."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
