@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from typing_extensions import override
 
@@ -29,7 +30,7 @@ from slaq.engines.spark.losses import REPORTING, TELLING, FitBegan, FitOver, Los
 from slaq.engines.spark.neighbours import Neighbours
 from slaq.engines.spark.roster import Nature
 from slaq.engines.spark.runs import Run, SparkJob
-from slaq.engines.spark.shares import Shares, pool_shares, settle
+from slaq.engines.spark.shares import Shares, pool_shares, settle, to_hold
 from slaq.engines.spark.stepwise import stepping
 from slaq.engines.spark.usage import Usage
 from slaq.jobs.context import Cancelled
@@ -39,6 +40,8 @@ from slaq.ports import Engine
 TICK, TICK_PER_JOB = 0.05, 0.005
 #: Seconds between two attempts to cancel what a job that is to end still runs.
 AGAIN = 0.5
+#: Seconds for which a job without a task counts as busy: it is between two stages.
+AWAY = 0.25
 #: A share that changes by less than this part is left as it is.
 SAME = 0.05
 #: Names a job in the local properties of its threads, which threads it starts inherit.
@@ -123,7 +126,8 @@ class SparkEngine(Engine, Desk, Nature):
         except KeyError:
             raise UnknownJobError(spec.id) from None
         directory = job_directory(self._site.directory, spec.id)
-        group = f"{PREFIX}{spec.id}"
+        # Never used twice: Spark cancels whatever comes under the name of a group that was ended.
+        group = f"{PREFIX}{uuid4().hex[:8]}:{spec.id}"
         try:
             os.close(open_log(directory, checkpoint))
             pool = self._application.make_pool(group)
@@ -266,7 +270,7 @@ class SparkEngine(Engine, Desk, Nature):
     @override
     def pass_gate(self, run: Run) -> None:
         with run.changed:
-            run.changed.wait_for(lambda: run.units > 0 or run.ending is not None)
+            run.changed.wait_for(lambda: (run.units > 0 and not run.held) or run.ending is not None)
         if run.ending is not None:
             raise Cancelled(run.reason)
 
@@ -456,10 +460,23 @@ class SparkEngine(Engine, Desk, Nature):
             if run.ending is not None:
                 self._press(run, now)
         if self._site.shares is Shares.TOKENS:
-            settle({run.job_id: run.bucket for run in self._active()})
+            self._balance(now)
             self._steer()
         if self._application.stopped():
             self._lose(STOPPED)
+
+    def _balance(self, now: float) -> None:
+        """Settle the buckets, and hold those jobs that ran ahead of others."""
+        runs = self._active()
+        buckets = {run.job_id: run.bucket for run in runs}
+        settle(buckets)
+        busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
+        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy)
+        for run in runs:
+            if run.held != (run.job_id in chosen):
+                with run.changed:
+                    run.held = not run.held
+                    run.changed.notify_all()
 
     def _steer(self) -> None:
         """Set the shares of the pools."""

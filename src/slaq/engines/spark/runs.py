@@ -49,14 +49,16 @@ class Run:
     #: Units granted; it waits at its next iteration while it holds none.
     units: int = 0
     bucket: Bucket = field(default_factory=Bucket)
-    #: The share its pool has now.
+    #: The share its pool has now; and whether it is to wait at the end of its iteration.
     share: int = 0
+    held: bool = False
     #: When its work began to run.
     began_at: float | None = None
-    # What it has used: slot seconds, at the last look and with how many tasks running then.
+    # What it has used: slot seconds, at the last look and with how many tasks running then; when any last did.
     slot_seconds: float = 0.0
     looked_at: float = 0.0
     running: int = 0
+    ran_at: float = 0.0
     #: CPU seconds at the last reading, the slot seconds then, and the CPU of tasks in Python beside them.
     cpu_read: float = 0.0
     slots_read: float = 0.0
@@ -92,6 +94,8 @@ class Run:
         used = (self.running + running) / 2 * (now - self.looked_at) if self.looked_at else 0.0
         self.slot_seconds += used
         self.running, self.looked_at = running, now
+        if running:
+            self.ran_at = now
         return used
 
     def cpu_by(self, now: float) -> float:
