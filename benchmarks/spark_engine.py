@@ -1,4 +1,4 @@
-"""How exactly slots are shared on Spark, what scheduling costs, and what it is worth: `python -m benchmarks.spark_engine`.
+"""How exactly slots are shared on Spark, and what scheduling costs: `python -m benchmarks.spark_engine`.
 
 All figures are ratios within one run. The comparison of policies is `python -m replication.spark_contention`.
 """

@@ -191,11 +191,16 @@ class SparkCluster(RunningCluster):
 
 
 def _with_both(work: Work) -> Callable[[Any, Any], Any]:
-    """Return the work as a function of session and context, whichever of both it takes."""
+    """Return the work as a function of session and context, whichever of both it takes.
+
+    What has a default is its own business: `lambda spark, df=df: ...` takes the session alone.
+    """
     try:
-        inspect.signature(work).bind(None, None)
-    except TypeError:
-        return lambda spark, ctx: work(spark)
+        parameters = list(inspect.signature(work).parameters.values())
     except ValueError:
-        return lambda spark, ctx: work(spark)
-    return work
+        parameters = []
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [one for one in parameters if one.kind in places and one.default is inspect.Parameter.empty]
+    if len(wanted) == 2:
+        return work
+    return lambda spark, ctx: work(spark)

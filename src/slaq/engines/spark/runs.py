@@ -10,8 +10,9 @@ from slaq.core.job import JobState
 from slaq.engines.buckets import Bucket
 from slaq.jobs.data import Dataset
 
-#: Seconds without a loss after which a job counts as other work, until one comes.
-SILENCE = 5.0
+#: Seconds without a loss after which a job counts as other work, until one comes; more where it fits an
+#: estimator that is known to tell its loss, as what comes before the first iteration may take long.
+SILENCE, PATIENCE = 5.0, 60.0
 #: Seconds, and usual iterations, without a loss after which another fit of the same job may be followed.
 LAPSE, LAPSE_ITERATIONS = 1.0, 5.0
 
@@ -119,4 +120,5 @@ class Run:
         """Return whether it tells no loss, so that nothing can be forecast of it."""
         if self.began_at is None or (self.followed is not None and self.tells):
             return False
-        return not self.tells or now - max(self.began_at, self.heard_at) > SILENCE
+        patience = PATIENCE if self.begun else SILENCE
+        return not self.tells or now - max(self.began_at, self.heard_at) > patience

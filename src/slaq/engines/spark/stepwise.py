@@ -162,9 +162,8 @@ class _LdaSteps:
             return -float(self._state.getLDAModel(self._times(0)).logLikelihood())
         # Not by getLDAModel, which draws from the optimizer's own random numbers.
         topics = self._static("org.apache.spark.mllib.linalg.Matrices$").fromBreeze(self._state.getLambda())
-        alpha = self._static("org.apache.spark.mllib.linalg.Vectors$").fromBreeze(self._state.getAlpha())
         model = self._jvm.org.apache.spark.mllib.clustering.LocalLDAModel(
-            topics.transpose(), alpha, self._state.getEta(), 100.0
+            topics.transpose(), self._state.getAlpha(), self._state.getEta(), 100.0
         )
         return float(model.logPerplexity(self._sample))
 
