@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(300)
 class TestSparkEngine(EngineContract):
     @pytest.fixture
     @override
-    def bench(self, spark: Any, tmp_path: Path) -> Iterator[Bench]:  # type: ignore[override]
+    def bench(self, spark: Any, tmp_path: Path) -> Iterator[Bench]:
         clock = WallClock()
         site = SparkSite(units_per_slot=2, epoch_seconds=0.2, directory=tmp_path)
         engine = SparkEngine(Application(spark), site, Journal(clock))

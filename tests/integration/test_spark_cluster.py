@@ -94,6 +94,8 @@ def test_fits_share_the_application(cluster: SparkCluster, frame: Any) -> None:
     assert all(d.units.sum() <= SLOTS * cluster.units_per_slot for d in cluster.history.decisions())
 
 
+# The validator leaves its pool of threads to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_several_models_of_one_job_are_curves_of_their_own(cluster: SparkCluster, frame: Any) -> None:
     """A pipeline inside a cross-validator, its folds in threads of their own: each fit begins a curve anew."""
     lr = LogisticRegression(maxIter=4, featuresCol="scaled")

@@ -202,9 +202,11 @@ class TaskError(SlaqError):
     """A task was lost for good, or raised what cannot be sent between processes."""
 
     def __init__(self, partition: int, reason: str) -> None:
+        #: -1 where it is not known.
         self.partition = partition
         self.reason = reason
-        super().__init__(f"the task of partition {partition} failed: {reason}")
+        where = f"the task of partition {partition}" if partition >= 0 else "a task"
+        super().__init__(f"{where} failed: {reason}")
 
 
 class UnknownJobError(SlaqError):

@@ -75,7 +75,7 @@ class SparkJobContext(Context):
         except Exception as error:
             # A Spark job that was cancelled fails; why is known here.
             self._look()
-            raise TaskError(-1, str(error).strip().splitlines()[0]) from error
+            raise _lost(error) from error
         results: list[Any] = [None] * self.data.num_partitions
         for index, cpu_seconds, result, failure in told:
             self._run.cpu_python += cpu_seconds
@@ -122,6 +122,19 @@ class _Task:
                 failure = (_sendable(error), traceback.format_exc())
             told.append((index, time.process_time() - began, result, failure))
         return told
+
+
+def _lost(error: Exception) -> TaskError:
+    """Return what to say of tasks that Spark gave up: the last line of what Python said, or the first of Java's."""
+    lines = [line for line in str(error).partition("JVM stacktrace")[0].splitlines() if line.strip()]
+    raised = [line for line in lines if not line.startswith((" ", "\t")) and "Error" in line]
+    reason = (raised or lines or [repr(error)])[-1 if raised else 0].strip()
+    if "No module named 'slaq'" in reason:
+        reason += (
+            "; install slaq where Spark's Python workers run, or set PYSPARK_PYTHON to a Python that has it "
+            "before the session is made"
+        )
+    return TaskError(-1, reason)
 
 
 def _sendable(error: Exception) -> Exception | None:

@@ -303,6 +303,10 @@ class SparkEngine(Engine, Desk, Nature):
             if run.iteration < 0:
                 self._read_usage()
             run.iteration += 1
+            if run.thread is threading.current_thread():
+                used = time.thread_time()
+                run.cpu_python += used - run.cpu_thread
+                run.cpu_thread = used
             cpu = run.cpu_by(now)
             observation = Observation(
                 iteration=run.iteration,

@@ -64,6 +64,8 @@ class Run:
     cpu_read: float = 0.0
     slots_read: float = 0.0
     cpu_python: float = 0.0
+    #: CPU seconds of its own thread that are in there.
+    cpu_thread: float = 0.0
     cpu_told: float = 0.0
     # What it has reported.
     iteration: int = -1

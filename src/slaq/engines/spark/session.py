@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import signal
 import stat
+import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,15 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if master.startswith("local"):
+        # Tasks in Python run where we do, in the same environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    before = signal.getsignal(signal.SIGINT)
+    made = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark takes Ctrl-C for itself, to cancel every job with it; what it means is for the program to say.
+        signal.signal(signal.SIGINT, before)
+    return made
 
 
 def provide_java() -> None:
