@@ -37,7 +37,7 @@ class Standalone:
             log = self._start(
                 f"worker{number}",
                 f"{deploy}.worker.Worker",
-                *("--webui-port", "0", "--cores", str(CORES), "--memory", "512m"),
+                *("--webui-port", "0", "--cores", str(CORES), "--memory", "600m"),
                 *("--work-dir", str(folder / f"work{number}"), self.url),
             )
             self._wait_for(log, r"(Successfully registered)")
@@ -124,7 +124,7 @@ def try_out(standalone: Standalone, folder: Path) -> dict[str, Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.driver.memory": "512m",
-        "spark.executor.memory": "400m",
+        "spark.executor.memory": "512m",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }

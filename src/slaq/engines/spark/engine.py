@@ -42,6 +42,8 @@ TICK, TICK_PER_JOB = 0.05, 0.005
 AGAIN = 0.5
 #: Seconds for which a job without a task counts as busy: it is between two stages.
 AWAY = 0.25
+#: The part of the slots that may idle for the sake of exact shares, and how fast that is followed at each look.
+IDLE_ALLOWED, IDLE_RATE = 0.06, 0.05
 #: A share that changes by less than this part is left as it is.
 SAME = 0.05
 #: Names a job in the local properties of its threads, which threads it starts inherit.
@@ -81,6 +83,8 @@ class SparkEngine(Engine, Desk, Nature):
         self._cache = PartitionCache(application.context)
         self._neighbours = Neighbours(application, site.epoch_seconds)
         self._capacity = -1
+        #: The part of the slots that idled of late.
+        self._idle = 0.0
         self._closed = threading.Event()
         self._broken = ""
         #: How to leave the application as it was found.
@@ -475,7 +479,13 @@ class SparkEngine(Engine, Desk, Nature):
         buckets = {run.job_id: run.bucket for run in runs}
         settle(buckets)
         busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
+        slots = max(self._capacity, 1) / self._site.units_per_slot
+        free = max(1 - sum(run.running for run in runs) / slots, 0.0)
+        self._idle += IDLE_RATE * (free - self._idle)
         chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy)
+        if self._idle > IDLE_ALLOWED:
+            # Those behind cannot use what the others leave: better lend it than idle.
+            chosen = set()
         for run in runs:
             if run.held != (run.job_id in chosen):
                 with run.changed:
