@@ -152,6 +152,8 @@ class _JobReader:
         section = Section(table, place, self._notes)
         before = len(self._notes)
         name = self._name(section)
+        if self._engine == "spark":
+            section.refuse(LOCAL_KEYS, "is for the local engine", "remove it")
         common = self._common(section)
         grid = self._grid(section)
         if name is not None:
@@ -232,8 +234,6 @@ class _JobReader:
             self._notes.add(section.place, f"this job has {found}", "give exactly one of them")
             section.pass_over(*WORKS, *COMMAND_KEYS, *DATA_KEYS)
             return []
-        if self._engine == "spark":
-            section.refuse(LOCAL_KEYS, "is for the local engine", "remove it")
         if chosen == ["fit"]:
             return self._fits(section, grid)
         if chosen == ["command"]:

@@ -1,5 +1,6 @@
 """Sessions that jobs can be scheduled on, with a Java runtime where the machine has none."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -62,6 +63,7 @@ def provide_java() -> None:
 def _wrapped(home: Path) -> Path:
     """Return a Java home whose `java` leaves out the module that this runtime lacks."""
     wrapped = Path(tempfile.mkdtemp(prefix="slaq-java-"))
+    atexit.register(shutil.rmtree, wrapped, ignore_errors=True)
     (wrapped / "bin").mkdir()
     java = wrapped / "bin" / "java"
     java.write_text(
