@@ -139,7 +139,13 @@ class Application:
         mapper = self.jvm.com.fasterxml.jackson.databind.ObjectMapper()
         mapper.registerModule(self.jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
         self._mapper = mapper
-        self.stages_from(0)
+        self.stages_from(self.next_stage())
+
+    def next_stage(self) -> int:
+        """Return the id of the first stage that is not known yet; one before it is read, to see that it can be."""
+        view = self._status.store().view(self._stage_class).index("stageId").reverse().max(1)
+        known = json.loads(self._mapper.writeValueAsString(view))
+        return int(known[0]["info"]["stageId"]) + 1 if known else 0
 
     def stages_from(self, stage_id: int) -> list[dict[str, Any]]:
         """Return what is known of every stage from that id on: one call, whatever their number."""

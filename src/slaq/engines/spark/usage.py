@@ -9,6 +9,10 @@ _OVER = frozenset({"COMPLETE", "FAILED", "SKIPPED"})
 class Stages(Protocol):
     """The stages of an application, as Spark's REST API words them."""
 
+    def next_stage(self) -> int:
+        """Return the id of the first stage that is not known yet."""
+        ...
+
     def stages_from(self, stage_id: int) -> list[dict[str, object]]:
         """Return every stage from that id on."""
         ...
@@ -23,7 +27,7 @@ class Usage:
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self._next = 0
+        self._next = stages.next_stage()
         #: CPU nanoseconds accounted for of every stage that is not over.
         self._open: dict[tuple[int, int], float] = {}
         self.cpu_seconds: dict[str, float] = {}
