@@ -42,6 +42,9 @@ class Watch:
     def observed(self, event: Any, metrics: Any) -> None:
         self.cpu[event.job_id] = self.cpu.get(event.job_id, 0.0) + event.observation.cpu_seconds
 
+    def curve_began(self, event: Any) -> None:
+        pass
+
     def learning_rate_changed(self, event: Any) -> None:
         pass
 

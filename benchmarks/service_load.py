@@ -152,8 +152,14 @@ def _loaded(client: Client, home: Path, pid: int, jobs: int, seconds: float) -> 
 
 
 def _line(iteration: int) -> bytes:
-    loss = 1 / (1 + iteration)
-    return f'{{"iteration":{iteration},"loss":{loss},"time":{time.time():.6f},"cpu":{iteration * 0.01},"pid":1}}\n'.encode()
+    said = {
+        "iteration": iteration,
+        "loss": 1 / (1 + iteration),
+        "time": time.time(),
+        "cpu": iteration * 0.01,
+        "pid": 1,
+    }
+    return json.dumps(said).encode() + b"\n"
 
 
 def _p99(values: list[float]) -> float:

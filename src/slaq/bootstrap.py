@@ -30,6 +30,8 @@ from slaq.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from slaq.config import Vocabulary
+    from slaq.engines.spark.application import Application
+    from slaq.engines.spark.engine import SparkEngine, SparkSite
 
 _POLICIES: dict[str, Callable[[], Policy]] = {
     "total-quality": TotalQuality,
@@ -155,6 +157,38 @@ def make_station(
     external = ExternalRunner(journal)
     engine = LocalEngine(journal, [commands, external], cores * units_per_core)
     return Station(engine=engine, commands=commands, external=external)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOnSpark:
+    """A scheduler on a Spark application, and what it is made of."""
+
+    scheduler: Scheduler
+    engine: "SparkEngine"
+    store: MemoryStore
+    clock: WallClock
+
+
+def go_live_on_spark(
+    policy: str, application: "Application", site: "SparkSite", listener: Listener
+) -> LiveOnSpark:
+    """Start the engine of a Spark application under a policy; the caller runs the epochs and closes the engine."""
+    from slaq.engines.spark.engine import SparkEngine
+    from slaq.engines.spark.roster import SlotRoster
+
+    chosen = make_live_policy(policy)
+    clock = WallClock()
+    store = MemoryStore()
+    engine = SparkEngine(application, site, Journal(clock, listener))
+    scheduler = Scheduler(
+        engine=engine,
+        store=store,
+        clock=clock,
+        policy=chosen,
+        appraiser=Appraiser(epoch_seconds=site.epoch_seconds),
+        roster=SlotRoster(make_forecaster("slaq"), site.units_per_slot, engine),
+    )
+    return LiveOnSpark(scheduler=scheduler, engine=engine, store=store, clock=clock)
 
 
 def go_live(policy: str, site: Site, listener: Listener, throttle: str | None = None) -> Live:

@@ -14,8 +14,8 @@ from slaq.core.enough import Enough, reduction_made
 from slaq.core.errors import JobFailedError
 from slaq.core.forecast import Forecast, forecast
 from slaq.core.job import JobState, Observation
+from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
-from slaq.engines.local.programs import LOG
 from slaq.engines.local.tracebacks import unpack_error
 from slaq.engines.local.wire import unpack
 
@@ -52,6 +52,8 @@ class Job:
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
         self._announced: list[int] = []
+        #: Where among its losses the curve of the model it trains now begins.
+        self._curve = 0
         self._units = 0
         self._reduction = 0.0
         # With a target it is the engine that knows when that is reached.
@@ -115,12 +117,16 @@ class Job:
         if not self.done():
             return self._reduction
         if self._final is None:
-            self._final = reduction_made(self.losses, self._target, self._announced)
+            self._final = reduction_made(self.losses[self._curve :], self._target, self._bends())
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
         """Predict its losses that many iterations ahead."""
-        return forecast(self.losses, horizons, announced=self._announced)
+        return forecast(self.losses[self._curve :], horizons, announced=self._bends())
+
+    def _bends(self) -> list[int]:
+        """Return where in its present curve a new learning rate was announced."""
+        return [place - self._curve for place in self._announced if place >= self._curve]
 
     def log(self) -> str:
         """Return what its program and its tasks have printed."""
@@ -160,7 +166,7 @@ class Job:
         if error is not None:
             raise error
         assert self._ending is not None
-        return None if self._ending.result is None else unpack(self._ending.result)
+        return self._ending.value if self._ending.result is None else unpack(self._ending.result)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what its program raised, waiting for its end; None if it completed."""
@@ -169,6 +175,8 @@ class Job:
             raise CancelledError
         if ending.state is JobState.COMPLETED:
             return None
+        if ending.raised is not None:
+            return ending.raised
         if ending.error is not None:
             error, text = unpack_error(ending.error)
             return JobFailedError(self.id, text) if error is None else error
@@ -220,6 +228,9 @@ class Job:
     def _bend(self) -> None:
         self._announced.append(len(self._observations))
 
+    def _begin_curve(self) -> None:
+        self._curve = len(self._observations)
+
     def _begin(self) -> None:
         self._state = JobState.RUNNING
 
@@ -230,7 +241,7 @@ class Job:
             self._changed.notify_all()
         if self._enough is None:
             return False
-        return self._enough.found(len(self._observations), reduction)
+        return self._enough.found(len(self._observations) - self._curve, reduction)
 
     def _end(self, ending: Ending) -> None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from slaq.jobs.data import Dataset
 from slaq.jobs.inline import InlineContext
 
 MODEL, RESULT, LOSSES, SUMMARY = "model.npz", "result.pkl", "losses.csv", "summary.json"
+#: A folder, as MLlib writes its models.
+SPARK_MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ def make_room(folder: Path) -> None:
     """Remove what an earlier batch left for a job of the same name."""
     for name in (MODEL, RESULT, LOSSES, SUMMARY):
         (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / SPARK_MODEL, ignore_errors=True)
 
 
 def keep(job: Job, table: JobTable, summary: Callable[[], dict[str, Any]]) -> Kept:
@@ -86,6 +90,10 @@ def _written(value: Any, folder: Path, note: str) -> Kept:
     if isinstance(value, Model):
         value.save(folder / MODEL)
         return Kept(file=MODEL, note=note)
+    if hasattr(value, "write") and hasattr(value, "transform"):
+        # A model of MLlib lives in the JVM, and has a format of its own.
+        value.write().overwrite().save((folder / SPARK_MODEL).absolute().as_uri())
+        return Kept(file=SPARK_MODEL, note=note)
     # Not plain pickle: what a program's own file defines has to travel with it.
     (folder / RESULT).write_bytes(cloudpickle.dumps(value, protocol=5))
     return Kept(file=RESULT, note=note)

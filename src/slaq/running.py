@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from slaq.core.decision import Decision
 from slaq.core.errors import ClusterClosedError, DuplicateJobError
-from slaq.core.events import JobEnded, LearningRateChanged, LossObserved
-from slaq.core.job import JobSpec
+from slaq.core.events import CurveBegan, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
 from slaq.ports import Clock, Engine, History, Store
@@ -92,6 +92,7 @@ class RunningCluster(Listener, ABC):
         self._inbox: deque[JobSpec] = deque()
         self._woken = threading.Event()
         self._closing = False
+        self._broken = ""
 
     def _home(self, directory: str | os.PathLike[str] | None) -> Path:
         """Return where the jobs' files go: what was asked for, or a folder that vanishes with the cluster."""
@@ -176,6 +177,10 @@ class RunningCluster(Listener, ABC):
         self._jobs[event.job_id]._bend()
 
     @override
+    def curve_began(self, event: CurveBegan) -> None:
+        self._jobs[event.job_id]._begin_curve()
+
+    @override
     def ended(self, event: JobEnded, ending: Ending) -> None:
         self._jobs[event.job_id]._end(ending)
         self.wake()
@@ -194,9 +199,16 @@ class RunningCluster(Listener, ABC):
                     self._woken.wait((1 - SHORTEST_EPOCH) * self._epoch_seconds)
                 elif not self._inbox and not self._closing:
                     self._woken.wait()
+        except BaseException as error:
+            self._broken = f"the scheduler failed ({error!r}); this is a defect of slaq"
+            raise
         finally:
+            self._closing = True
             live.engine.close()
             live.store.append(live.engine.poll())
+            while self._inbox:
+                lost = Ending(state=JobState.FAILED, reason=self._broken or "the cluster was shut down")
+                self._jobs[self._inbox.popleft().id]._end(lost)
 
     def _run_epoch(self, live: Live) -> Decision | None:
         while self._inbox:

@@ -13,11 +13,11 @@ from pathlib import Path
 from slaq import reporting
 from slaq.bootstrap import jobs_vocabulary
 from slaq.cluster import Cluster
-from slaq.config import CommandWork, JobTable, read_job
+from slaq.config import AlgorithmWork, JobTable, ProgramWork, read_job
 from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
+from slaq.engines.files import LOG
 from slaq.engines.local import checkpoints
-from slaq.engines.local.programs import LOG
 from slaq.handle import Job
 from slaq.keeping import keep
 
@@ -33,8 +33,10 @@ def main(definition: str) -> int:
     state = Path(os.environ.get("SLAQ_JOB_DIR", "."))
     base = Path(said["directory"] or state)
     table = read_job(said["job"], base / "job.toml", jobs_vocabulary())
-    if isinstance(table.work, CommandWork):
-        raise CommandError("the job is a command", "submit it as one")
+    if not isinstance(table.work, AlgorithmWork | ProgramWork):
+        raise CommandError(
+            "the job is no program", "submit a command as one, and run what Spark fits by slaq run"
+        )
     with Cluster(cores=said["cores"], policy="fair", directory=state) as cluster:
         job = _submit(cluster, table, state)
         relay = threading.Thread(target=_relay, args=(job,))
@@ -53,7 +55,7 @@ def main(definition: str) -> int:
 def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     """Start the program, from its last checkpoint if it left one."""
     work = table.work
-    assert not isinstance(work, CommandWork)
+    assert isinstance(work, AlgorithmWork | ProgramWork)
     left = state / table.name / checkpoints.FILE
     last = state / LAST_CHECKPOINT
     if left.exists():

@@ -14,10 +14,12 @@ from slaq.algorithms import ALGORITHMS
 from slaq.engines.journal import Listener
 from slaq.integrations.sklearn import partial_fit, warm_start
 from slaq.jobs.data import DataShape, Partition
+from slaq.spark import SparkCluster
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROGRAMS, SCRIPTS, PAGE_OF_ALGORITHMS = (
-    (DOCS / name).read_text(encoding="utf-8") for name in ("programs.md", "scripts.md", "algorithms.md")
+PROGRAMS, SCRIPTS, PAGE_OF_ALGORITHMS, SPARK = (
+    (DOCS / name).read_text(encoding="utf-8")
+    for name in ("programs.md", "scripts.md", "algorithms.md", "spark.md")
 )
 
 
@@ -40,12 +42,21 @@ def has_row(text: str, name: str, default: object) -> bool:
 
 @pytest.mark.parametrize(
     ("function", "page"),
-    [(Cluster, PROGRAMS), (Cluster.submit, PROGRAMS), (Cluster.submit_command, SCRIPTS)],
-    ids=["Cluster", "submit", "submit_command"],
+    [
+        (Cluster, PROGRAMS),
+        (Cluster.submit, PROGRAMS),
+        (Cluster.submit_command, SCRIPTS),
+        (SparkCluster, SPARK),
+        (SparkCluster.submit, SPARK),
+        (SparkCluster.submit_program, SPARK),
+    ],
+    ids=["Cluster", "submit", "submit_command", "SparkCluster", "submit on Spark", "submit_program"],
 )
 def test_every_parameter_has_a_row_with_its_default(function: Callable[..., Any], page: str) -> None:
     """The section on a call has a row for each of its parameters, and none for what it does not take."""
-    heading = "## The cluster" if function is Cluster else f"## Options of `{function.__name__}`"
+    heading = (
+        "## The cluster" if function in (Cluster, SparkCluster) else f"## Options of `{function.__name__}`"
+    )
     section = page.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     table = section.partition("| Parameter |")[2].partition("\n\n")[0]
     expected = parameters(function)

@@ -21,6 +21,7 @@ PRINTS = {
     "custom_algorithm.py": "weights found: [",
     "pytorch_script.py": "accuracy",
     "sklearn_grid.py": "rate 0.01 ",
+    "spark_mllib.py": "GBTClassificationModel",
     "unmodified_script.py": "epoch 5 loss 0.",
 }
 
@@ -40,7 +41,7 @@ def run(folder: Path, *words: str) -> str:
         words,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
         cwd=folder,
         env={**os.environ, "PATH": path},
@@ -49,6 +50,7 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_runs(name: str, folder: Path) -> None:
     """It exits with 0 and prints what it is about."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
-from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, JobState, Kind, Observation
 from slaq.core.policies import TotalQuality
@@ -134,6 +134,19 @@ def test_an_announced_learning_rate_restarts_the_forecast() -> None:
     roster.absorb(curve("a", falling(5.0, 20)))
     roster.absorb([LearningRateChanged(job_id="a", at=20.0, learning_rate=0.01)])
     assert roster.forecaster.bends[roster.ids["a"]] == 1
+
+
+def test_another_model_is_a_curve_of_its_own() -> None:
+    """After it began, a job is appraised as one that had only reported what came since."""
+    fresh, again = roster_of(JobSpec(id="a")), roster_of(JobSpec(id="a"))
+    second = [0.7, 0.5, 0.4, 0.35]
+    again.absorb(curve("a", falling(5000.0, 20)))
+    again.absorb([CurveBegan(job_id="a", at=30.0), *curve("a", second)])
+    fresh.absorb(curve("a", second))
+    one, other = APPRAISER.appraise(fresh, 8, 40.0), APPRAISER.appraise(again, 8, 40.0)
+    assert one.outlook.fall == pytest.approx(other.outlook.fall)
+    assert one.outlook.level == pytest.approx(other.outlook.level)
+    assert one.candidates.loss == pytest.approx(other.candidates.loss)
 
 
 @given(st.integers(1, 40), st.integers(1, 64))

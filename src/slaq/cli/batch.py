@@ -8,11 +8,12 @@ from typing import Any
 
 from slaq.cli.interrupts import Interrupts
 from slaq.cluster import Cluster
-from slaq.config import CommandWork, JobTable
+from slaq.config import CommandWork, FitWork, JobTable
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
 from slaq.handle import Job
 from slaq.keeping import Kept, keep, make_room
+from slaq.running import RunningCluster
 
 #: Seconds between two looks at the jobs, and between two moments that are shown: drawing costs CPU time that
 #: the jobs could use.
@@ -112,7 +113,7 @@ class Moment:
 class Batch:
     """The jobs of a file, and the cluster they run on."""
 
-    def __init__(self, tables: Sequence[JobTable], cluster: Cluster) -> None:
+    def __init__(self, tables: Sequence[JobTable], cluster: RunningCluster) -> None:
         self.entries = [Entry(table) for table in tables]
         self._cluster = cluster
         self._began = time.monotonic()
@@ -182,7 +183,7 @@ class Batch:
         return Moment(rows=rows, seconds=self.seconds, stopping=self._stopping)
 
 
-def submit(cluster: Cluster, table: JobTable) -> Job:
+def submit(cluster: RunningCluster, table: JobTable) -> Job:
     """Submit a job of the file."""
     asked: dict[str, Any] = {
         "name": table.name,
@@ -197,6 +198,8 @@ def submit(cluster: Cluster, table: JobTable) -> Job:
     if table.max_restarts is not None:
         asked["max_restarts"] = table.max_restarts
     work = table.work
+    if not isinstance(cluster, Cluster):
+        return _submit_to_spark(cluster, table, asked)
     if isinstance(work, CommandWork):
         if work.loss_column is not None:
             asked["loss_column"] = work.loss_column
@@ -209,9 +212,20 @@ def submit(cluster: Cluster, table: JobTable) -> Job:
             trains=work.trains,
             **asked,
         )
+    assert not isinstance(work, FitWork)
     return cluster.submit(
         work.program, work.data, partitions=table.partitions, task_timeout=table.task_timeout, **asked
     )
+
+
+def _submit_to_spark(cluster: RunningCluster, table: JobTable, asked: dict[str, Any]) -> Job:
+    from slaq.spark import SparkCluster
+
+    assert isinstance(cluster, SparkCluster)
+    if isinstance(table.work, FitWork):
+        return cluster.submit(table.work.fit, trains=table.work.trains, **asked)
+    assert not isinstance(table.work, CommandWork)
+    return cluster.submit_program(table.work.program, table.work.data, partitions=table.partitions, **asked)
 
 
 def _rounded(value: float, digits: int) -> float | None:

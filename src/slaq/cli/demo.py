@@ -14,8 +14,9 @@ from slaq.cli.outputs import output_path, picture_path
 
 if TYPE_CHECKING:
     from slaq.bootstrap import Run
-    from slaq.cli.demo_jobs import PlannedJob
+    from slaq.cli.demo_jobs import Amount, PlannedJob
     from slaq.cluster import Cluster
+    from slaq.running import RunningCluster
 
 EPOCH_SECONDS = 0.5
 LOSS_PATTERN = r"loss ([-+.\deE]+)"
@@ -30,6 +31,17 @@ LOSS_PATTERN = r"loss ([-+.\deE]+)"
     default=["fair", "total-quality"],
     show_default=True,
     help="Who gets the cores; repeat it to compare policies side by side.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where the jobs run: on this machine's cores, or in a Spark application.",
+)
+@click.option(
+    "--master",
+    help="The Spark master, such as local[8] or spark://host:7077.  [default: four slots to a core]",
 )
 @click.option("--jobs", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many jobs.")
 @click.option(
@@ -76,6 +88,8 @@ LOSS_PATTERN = r"loss ([-+.\deE]+)"
 )
 def command(
     policies: tuple[str, ...],
+    engine: str,
+    master: str | None,
     jobs: int,
     seed: int,
     over: float,
@@ -89,7 +103,8 @@ def command(
     """See slaq and fair sharing train the same jobs, side by side.
 
     Jobs of nine algorithms, and one plain script, arrive over a minute at a cluster made of this machine's
-    cores, and train for real: once under each policy, with the same arrivals and data.
+    cores, and train for real: once under each policy, with the same arrivals and data. With --engine spark
+    they are MLlib estimators in one Spark application (pip install slaq[spark]).
     """
     import numpy as np
 
@@ -98,16 +113,24 @@ def command(
     from slaq.cli.terminal import progress
     from slaq.engines.local.engine import cores_here
 
+    if engine == "spark":
+        if data is not None:
+            raise click.UsageError("--data is for --engine local; Spark's jobs make up their data")
+    elif master is not None:
+        raise click.UsageError("--master is for --engine spark; add that")
     cores = cores or cores_here()
     real = {} if data is None else recorded_data(data)
     if data is not None:
         click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
     amount = Amount(jobs=jobs, seconds=over, size=size * cores / USUAL_CORES)
-    planned = plan(amount, np.random.default_rng(seed), real)
     runs: dict[str, _Trained] = {}
-    with progress(stages=len(set(policies))) as begin:
-        for policy in dict.fromkeys(policies):
-            runs[policy] = _train(policy, planned, cores, begin(policy))
+    if engine == "spark":
+        runs = _train_on_spark(policies, amount, seed, master or f"local[{4 * cores}]")
+    else:
+        planned = plan(amount, np.random.default_rng(seed), real)
+        with progress(stages=len(set(policies))) as begin:
+            for policy in dict.fromkeys(policies):
+                runs[policy] = _train(policy, planned, cores, begin(policy))
     comparison = Comparison(runs=_measured(runs))
     if as_json:
         click.echo(comparison.as_json())
@@ -117,20 +140,23 @@ def command(
     comparison.write_plot(plot)
     facts = {
         "jobs": f"{jobs} real training jobs, arriving over {over:g} s",
-        "cores": str(cores),
+        **({"cores": str(cores)} if engine == "local" else {"Spark": master or f"local[{4 * cores}]"}),
         "epoch": f"{EPOCH_SECONDS:g} s",
         "useful CPU time": ", ".join(f"{name} {run.cpu_seconds:.0f} s" for name, run in runs.items()),
     }
     title = f"The same {jobs} training jobs under {' and '.join(runs)}"
     comparison.write_report(
-        report, title=title, facts=facts, command=f"slaq demo --jobs {jobs} --seed {seed}"
+        report,
+        title=title,
+        facts=facts,
+        command=f"slaq demo --engine {engine} --jobs {jobs} --seed {seed}",
     )
 
 
 class _Trained:
     """What one policy's cluster left behind."""
 
-    def __init__(self, policy: str, cluster: "Cluster") -> None:
+    def __init__(self, policy: str, cluster: "RunningCluster") -> None:
         self.policy = policy
         self.history = cluster.history
         self.losses = {job.id: job.losses for job in cluster.jobs()}
@@ -155,6 +181,32 @@ def _train(
         for job in cluster.jobs():
             job.result()  # a job that failed is a defect here, so it is raised
         return _Trained(policy, cluster)
+
+
+def _train_on_spark(
+    policies: Sequence[str], amount: "Amount", seed: int, master: str
+) -> "dict[str, _Trained]":
+    """Train the same MLlib jobs under each policy, in one Spark application."""
+    import numpy as np
+
+    from slaq.cli.spark_jobs import ROWS, made_up, plan, train
+    from slaq.cli.terminal import progress
+    from slaq.spark import SparkCluster, session
+
+    spark = session(master, name="slaq demo")
+    try:
+        slots = spark.sparkContext.defaultParallelism
+        frame = made_up(spark, max(int(ROWS * amount.size), 200), slots)
+        planned = plan(amount.jobs, amount.seconds, np.random.default_rng(seed))
+        runs = {}
+        with progress(stages=len(set(policies))) as begin:
+            for policy in dict.fromkeys(policies):
+                with SparkCluster(spark, policy, epoch_seconds=EPOCH_SECONDS) as cluster:
+                    train(cluster, planned, frame, begin(policy))
+                    runs[policy] = _Trained(policy, cluster)
+        return runs
+    finally:
+        spark.stop()
 
 
 def _submit(cluster: "Cluster", job: "PlannedJob") -> None:

@@ -4,7 +4,8 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from slaq.cluster import Cluster
     from slaq.config import ClusterTable, JobsFile
     from slaq.core.outcome import Outcome
+    from slaq.spark import SparkCluster
 
 USUAL_POLICY, USUAL_EPOCH_SECONDS = "total-quality", 1.0
 #: Where results go unless told otherwise.
@@ -34,6 +36,7 @@ NARROW = 120
     "--policy", type=click.Choice(LIVE_POLICIES), help="Who gets the units.  [default: total-quality]"
 )
 @click.option("--cores", type=click.IntRange(min=1), help="Cores to use.  [default: all]")
+@click.option("--master", help='The Spark master, for files with engine = "spark".  [default: local[*]]')
 @click.option(
     "--epoch-seconds",
     type=click.FloatRange(min=0, min_open=True, max=3600),
@@ -59,6 +62,7 @@ def command(
     file: Path,
     policy: str | None,
     cores: int | None,
+    master: str | None,
     epoch_seconds: float | None,
     results: Path | None,
     report: Path | None,
@@ -80,6 +84,13 @@ def command(
     from slaq.config import read_jobs_file
 
     jobs_file = read_jobs_file(file, jobs_vocabulary())
+    on_spark = jobs_file.cluster.engine == "spark"
+    if master is not None and not on_spark:
+        raise click.UsageError(
+            '--master is for Spark; add engine = "spark" to the [cluster] table of the file'
+        )
+    if cores is not None and on_spark:
+        raise click.UsageError("--cores is for the local engine; give --master 'local[8]'")
     if check:
         _tell_sound(jobs_file, as_json=as_json)
         return
@@ -87,6 +98,7 @@ def command(
         jobs_file.cluster,
         policy=policy or jobs_file.cluster.policy or USUAL_POLICY,
         cores=cores or jobs_file.cluster.cores,
+        master=master or jobs_file.cluster.master,
         epoch_seconds=epoch_seconds or jobs_file.cluster.epoch_seconds or USUAL_EPOCH_SECONDS,
         results=results or jobs_file.cluster.results or _fresh_folder(file),
         report=report or jobs_file.cluster.report,
@@ -122,7 +134,6 @@ def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: b
     from slaq.cli.batch import Batch
     from slaq.cli.interrupts import STATUS, Interrupts
     from slaq.cli.live import view
-    from slaq.cluster import Cluster
 
     # Without a handler, Python would print warnings into the table; what matters of them is shown there.
     logging.getLogger("slaq").addHandler(logging.NullHandler())
@@ -130,21 +141,11 @@ def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: b
     assert said.policy is not None
     assert said.epoch_seconds is not None
     farewell = f"slaq: stopped at once; what had ended by then is in {said.results}"
-    with Interrupts(farewell) as interrupts:
-        cluster = Cluster(
-            cores=said.cores,
-            policy=said.policy,
-            epoch_seconds=said.epoch_seconds,
-            directory=said.results,
-            units_per_core=said.units_per_core,
-        )
-        try:
-            heading = _heading(jobs_file, cluster)
-            batch = Batch(jobs_file.jobs, cluster)
-            with view(heading, quiet=quiet) as shown:
-                batch.run(interrupts, shown.show)
-        finally:
-            cluster.shutdown(cancel=True)
+    with Interrupts(farewell) as interrupts, opened(said) as cluster:
+        heading = _heading(jobs_file, cluster)
+        batch = Batch(jobs_file.jobs, cluster)
+        with view(heading, quiet=quiet) as shown:
+            batch.run(interrupts, shown.show)
     outcome = _outcome(cluster, said)
     summary = _summary(jobs_file, said, batch, cluster, outcome, interrupted=interrupts.count > 0)
     text = json.dumps(summary, indent=2, allow_nan=False)
@@ -161,16 +162,59 @@ def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: b
     return 1 if any(entry.state != "completed" for entry in batch.entries) else 0
 
 
-def _heading(jobs_file: "JobsFile", cluster: "Cluster") -> str:
-    cores = f"{cluster.cores} {'core' if cluster.cores == 1 else 'cores'}"
+@contextmanager
+def opened(said: "ClusterTable") -> "Iterator[Cluster | SparkCluster]":
+    """A cluster on the engine that was asked for, which ends with the block, jobs and all."""
+    with ExitStack() as stack:
+        cluster = _on_spark(said, stack) if said.engine == "spark" else _on_this_machine(said)
+        stack.callback(cluster.shutdown, cancel=True)
+        yield cluster
+
+
+def _on_this_machine(said: "ClusterTable") -> "Cluster":
+    from slaq.cluster import Cluster
+
+    return Cluster(
+        cores=said.cores,
+        policy=said.policy or USUAL_POLICY,
+        epoch_seconds=said.epoch_seconds or USUAL_EPOCH_SECONDS,
+        directory=said.results,
+        units_per_core=said.units_per_core,
+    )
+
+
+def _on_spark(said: "ClusterTable", stack: ExitStack) -> "SparkCluster":
+    from slaq.spark import SparkCluster, session
+
+    spark = session(said.master or "local[*]", name="slaq run")
+    stack.callback(spark.stop)
+    return SparkCluster(
+        spark,
+        said.policy or USUAL_POLICY,
+        epoch_seconds=said.epoch_seconds or USUAL_EPOCH_SECONDS,
+        directory=said.results,
+        units_per_slot=said.units_per_core,
+    )
+
+
+def _heading(jobs_file: "JobsFile", cluster: "Cluster | SparkCluster") -> str:
+    word = "slot" if hasattr(cluster, "slots") else "core"
+    cores = f"{_cores(cluster)} {word}{'' if _cores(cluster) == 1 else 's'}"
     return f"{_jobs(len(jobs_file.jobs))} on {cores} ({cluster.capacity} units), {cluster.policy}"
+
+
+def _cores(cluster: "Cluster | SparkCluster") -> int:
+    """Return how many tasks it can run at once."""
+    from slaq.cluster import Cluster
+
+    return cluster.cores if isinstance(cluster, Cluster) else round(cluster.slots)
 
 
 def _jobs(number: int) -> str:
     return f"{number} {'job' if number == 1 else 'jobs'}"
 
 
-def _outcome(cluster: "Cluster", said: "ClusterTable") -> "Outcome":
+def _outcome(cluster: "Cluster | SparkCluster", said: "ClusterTable") -> "Outcome":
     from slaq.core.outcome import JobCurve, measure
 
     history = cluster.history
@@ -183,7 +227,7 @@ def _summary(
     jobs_file: "JobsFile",
     said: "ClusterTable",
     batch: "Batch",
-    cluster: "Cluster",
+    cluster: "Cluster | SparkCluster",
     outcome: "Outcome",
     *,
     interrupted: bool,
@@ -191,8 +235,9 @@ def _summary(
     """Return the documented object."""
     return {
         "file": str(jobs_file.path),
+        "engine": said.engine or "local",
         "policy": cluster.policy,
-        "cores": cluster.cores,
+        "cores": _cores(cluster),
         "units": cluster.capacity,
         "epoch_seconds": said.epoch_seconds,
         "directory": str(said.results),
@@ -245,7 +290,7 @@ def _print_table(batch: "Batch") -> None:
 
 
 def _write_report(
-    jobs_file: "JobsFile", said: "ClusterTable", cluster: "Cluster", outcome: "Outcome"
+    jobs_file: "JobsFile", said: "ClusterTable", cluster: "Cluster | SparkCluster", outcome: "Outcome"
 ) -> None:
     from slaq.bootstrap import Run
     from slaq.cli.comparison import Comparison
@@ -256,12 +301,17 @@ def _write_report(
     facts = {
         "file": str(jobs_file.path),
         "jobs": f"{len(jobs_file.jobs)}: " + ", ".join(f"{kind} {often}" for kind, often in kinds.items()),
-        "cores": str(cluster.cores),
+        ("slots" if said.engine == "spark" else "cores"): str(_cores(cluster)),
         "capacity": f"{cluster.capacity} units",
         "epoch": f"{said.epoch_seconds:g} s",
         "results": str(said.results),
     }
-    words = ["slaq", "run", str(jobs_file.path), "--policy", cluster.policy, "--cores", str(cluster.cores)]
+    words = ["slaq", "run", str(jobs_file.path), "--policy", cluster.policy]
+    words += (
+        ["--master", said.master or "local[*]"]
+        if said.engine == "spark"
+        else ["--cores", str(_cores(cluster))]
+    )
     words += ["--epoch-seconds", f"{said.epoch_seconds:g}"]
     title = f"{_jobs(len(jobs_file.jobs))} of {jobs_file.path.name} under {cluster.policy}"
     comparison.write_report(said.report, title=title, facts=facts, command=shlex.join(words))

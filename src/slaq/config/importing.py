@@ -37,19 +37,30 @@ def import_program(reference: str, folder: Path) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def with_parameters(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the program with its parameters filled in; raises ProgramError where it does not take them."""
-    try:
-        inspect.signature(function).bind(None, **parameters)
-    except TypeError as error:
+def with_parameters(
+    function: Callable[..., Any], parameters: Mapping[str, Any], before: tuple[str, ...] = ("a context",)
+) -> Callable[..., Any]:
+    """Return the program with its parameters filled in; raises ProgramError where it does not take them.
+
+    `before` is what it is called with: the first, or as many of them as it takes.
+    """
+    problem: TypeError | None = None
+    for count in range(1, len(before) + 1):
+        try:
+            inspect.signature(function).bind(*[None] * count, **parameters)
+        except TypeError as error:
+            problem = problem or error
+        except ValueError:
+            break  # a function that does not tell what it takes
+        else:
+            break
+    else:
         given = ", ".join(parameters) or "no parameters"
         name = getattr(function, "__name__", "it")
         raise ProgramError(
-            f"{name}() cannot be called with a context and {given} ({error})",
-            "give the parameters that the function takes after its context",
-        ) from None
-    except ValueError:
-        pass  # a function that does not tell what it takes
+            f"{name}() cannot be called with {before[0]} and {given} ({problem})",
+            f"give the parameters that the function takes after {' and '.join(before)}",
+        )
     return partial(function, **parameters) if parameters else function
 
 

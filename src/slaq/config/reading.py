@@ -23,6 +23,7 @@ from slaq.config.values import (
     ClusterTable,
     CommandWork,
     Data,
+    FitWork,
     JobsFile,
     JobTable,
     ProgramWork,
@@ -39,7 +40,11 @@ from slaq.core.errors import (
 )
 
 #: What a job does: it has exactly one of these keys.
-WORKS = ("algorithm", "program", "command")
+WORKS = ("algorithm", "program", "fit", "command")
+#: Engines that a file may name; the first is the usual one.
+ENGINES = ("local", "spark")
+#: What only the local engine has, in a job.
+LOCAL_KEYS = ("max_restarts", "task_timeout")
 COMMAND_KEYS = ("loss_pattern", "loss_file", "loss_column", "cwd", "env", "trains")
 DATA_KEYS = ("data", "target")
 TASK_KEYS = ("partitions", "task_timeout")
@@ -74,7 +79,7 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
     top.close("a jobs file")
     if not tables and not len(notes):
         notes.add((), "there is no job", "add a [[job]] table")
-    reader = _JobReader(notes, vocabulary)
+    reader = _JobReader(notes, vocabulary, cluster.engine or ENGINES[0])
     jobs = [job for place, table in enumerate(tables) for job in reader.read(table, ("job", place))]
     notes.raise_any()
     return JobsFile(path=path, cluster=cluster, jobs=tuple(_numbered(jobs)))
@@ -83,7 +88,7 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
 def read_job(table: Mapping[str, Any], path: Path, vocabulary: Vocabulary) -> JobTable:
     """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with mistakes."""
     notes = Notes(path, "")
-    jobs = list(_JobReader(notes, vocabulary).read(table, ("job", 0)))
+    jobs = list(_JobReader(notes, vocabulary, ENGINES[0]).read(table, ("job", 0)))
     if len(jobs) > 1:
         notes.add(("job", 0), f"the table stands for {len(jobs)} jobs", "give one, without a grid")
     notes.raise_any()
@@ -95,6 +100,8 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
     if section is None:
         return ClusterTable()
     cluster = ClusterTable(
+        engine=section.choice("engine", "engine", ENGINES),
+        master=section.text("master", 'a Spark master such as "local[8]"'),
         cores=section.whole("cores", least=1),
         policy=section.choice("policy", "policy", vocabulary.policies),
         epoch_seconds=section.number("epoch_seconds", above=0.0, wanted="a number of seconds above 0"),
@@ -103,6 +110,10 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
         report=section.path("report"),
     )
     section.close("[cluster]")
+    if cluster.master is not None and cluster.engine != "spark":
+        section.note("master", "master is for Spark", 'add engine = "spark", or remove it')
+    if cluster.cores is not None and cluster.engine == "spark":
+        section.note("cores", "cores is for the local engine", 'name them in master = "local[8]"')
     if cluster.results is not None and cluster.results.is_file():
         section.note("results", f"results is the file {cluster.results}", "name a folder")
     if cluster.report is not None and (cluster.report.is_dir() or not cluster.report.parent.is_dir()):
@@ -113,8 +124,9 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
 class _JobReader:
     """Reads one job table after another; data that several jobs name is loaded once."""
 
-    def __init__(self, notes: Notes, vocabulary: Vocabulary) -> None:
+    def __init__(self, notes: Notes, vocabulary: Vocabulary, engine: str) -> None:
         self._notes = notes
+        self._engine = engine
         self._vocabulary = vocabulary
         self._names: dict[str, Place] = {}
         self._count = 0
@@ -128,6 +140,8 @@ class _JobReader:
         section = Section(table, place, self._notes)
         before = len(self._notes)
         name = self._name(section)
+        if self._engine == "spark":
+            section.refuse(LOCAL_KEYS, "is for the local engine", "remove it")
         common = self._common(section)
         grid = self._grid(section)
         if name is not None:
@@ -206,11 +220,15 @@ class _JobReader:
     def _works(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
         chosen = [key for key in WORKS if key in section]
         if len(chosen) != 1:
-            found = " and ".join(chosen) if chosen else "neither algorithm, program nor command"
-            self._notes.add(section.place, f"this job has {found}", "give exactly one of the three")
+            found = " and ".join(chosen) if chosen else "neither algorithm, program, fit nor command"
+            self._notes.add(section.place, f"this job has {found}", "give exactly one of them")
             section.pass_over(*WORKS, *COMMAND_KEYS, *DATA_KEYS)
             return []
+        if chosen == ["fit"]:
+            return self._fits(section, grid)
         if chosen == ["command"]:
+            if self._engine == "spark":
+                section.note("command", "a command cannot run on Spark", "use fit, program or algorithm")
             section.refuse(
                 (*DATA_KEYS, *TASK_KEYS), "is for jobs with an algorithm or a program", "remove it"
             )
@@ -273,15 +291,42 @@ class _JobReader:
         data = self._data(section)
         if reference is None:
             return []
-        place = (*section.place, "program")
+        programs = self._imported(section, "program", reference, grid)
+        return [ProgramWork(reference=reference, program=program, data=data) for program in programs]
+
+    def _imported(
+        self,
+        section: Section,
+        key: str,
+        reference: str,
+        grid: list[dict[str, Any]],
+        before: tuple[str, ...] = ("a context",),
+    ) -> list[Callable[..., Any]]:
+        """Return the function with each combination of parameters filled in; none where it has mistakes."""
+        place = (*section.place, key)
         try:
             function = import_program(reference, self._notes.path.parent.resolve())
             place = (*section.place, "parameters")
-            programs = [with_parameters(function, parameters) for parameters in grid]
+            return [with_parameters(function, parameters, before) for parameters in grid]
         except ProgramError as error:
             self._notes.add(place, error.found, error.remedy)
             return []
-        return [ProgramWork(reference=reference, program=program, data=data) for program in programs]
+
+    def _fits(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
+        if self._engine != "spark":
+            section.note("fit", "fit is for Spark", 'add engine = "spark" to [cluster], or use program')
+        others = [key for key in COMMAND_KEYS if key != "trains"]
+        section.refuse(
+            (*DATA_KEYS, "partitions", *others),
+            "is no key of a job with fit",
+            "read the data in the function",
+        )
+        reference = section.text("fit", '"file.py:function" or "package.module:function"')
+        trains = section.take("trains", "true or false", bool)
+        if reference is None:
+            return []
+        functions = self._imported(section, "fit", reference, grid, ("a Spark session", "a context"))
+        return [FitWork(reference=reference, fit=one, trains=trains is not False) for one in functions]
 
     def _data(self, section: Section) -> Data | None:
         """Take where the data comes from, and load it."""
@@ -451,7 +496,7 @@ def _usual_name(work: Work) -> str:
     """Return what a job is called whose owner gave it no name."""
     if isinstance(work, AlgorithmWork):
         return work.algorithm
-    if isinstance(work, ProgramWork):
+    if isinstance(work, ProgramWork | FitWork):
         return work.reference.rpartition(":")[2]
     return Path(command_name(work.argv)).stem
 

@@ -13,6 +13,9 @@ Data = tuple[Any, Any]
 class ClusterTable:
     """What the file says about the cluster; None where it says nothing."""
 
+    engine: str | None = None
+    #: Of a Spark application.
+    master: str | None = None
     cores: int | None = None
     policy: str | None = None
     epoch_seconds: float | None = None
@@ -53,6 +56,18 @@ class ProgramWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FitWork:
+    """A function of the user's own that fits on Spark, its parameters filled in."""
+
+    #: As the file names it.
+    reference: str
+    #: Takes a Spark session, or that and a context.
+    fit: Callable[..., Any]
+    #: False for other work, which competes by no loss and is held at its fair share.
+    trains: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandWork:
     """Any command, and where its losses are read."""
 
@@ -66,7 +81,7 @@ class CommandWork:
     trains: bool = True
 
 
-Work = AlgorithmWork | ProgramWork | CommandWork
+Work = AlgorithmWork | ProgramWork | FitWork | CommandWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +112,7 @@ class JobTable:
         """What the job is, in one word: its algorithm, its program, or the program its command runs."""
         if isinstance(self.work, AlgorithmWork):
             return self.work.algorithm
-        if isinstance(self.work, ProgramWork):
+        if isinstance(self.work, ProgramWork | FitWork):
             return self.work.reference.rpartition("/")[2]
         return command_name(self.work.argv)
 

@@ -1,6 +1,6 @@
 """The exceptions a user of slaq may meet, all under one root."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -42,6 +42,8 @@ class SlaqError(Exception):
     ├── ServiceFaultError   a defect of the service
     ├── SettingsError       settings of a service with mistakes in them
     ├── SnapshotError       a snapshot of the jobs under way that cannot be used
+    ├── SparkApiError       a private part of Spark that this version does not have
+    ├── SparkSessionError   a Spark session that jobs cannot be scheduled on
     ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
     ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
     ├── TokenError          a token that cannot be made or removed
@@ -171,6 +173,30 @@ class SnapshotError(SlaqError):
         )
 
 
+class SparkApiError(SlaqError):
+    """Spark lacks, or has moved, private parts that scheduling needs."""
+
+    def __init__(self, versions: Mapping[str, str], moved: Sequence[tuple[str, str]]) -> None:
+        self.versions = dict(versions)
+        #: Each part with what was met in its place.
+        self.moved = tuple(moved)
+        here = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        told = "; ".join(f"{what}: {found}" for what, found in self.moved)
+        super().__init__(
+            f"this Spark ({here}) does not have what slaq steers it by: {told}; "
+            "install the version slaq was tested with: pip install slaq[spark]"
+        )
+
+
+class SparkSessionError(SlaqError):
+    """A Spark session on which jobs cannot be scheduled."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
 class ThrottleError(SlaqError):
     """A way to enforce CPU shares that does not work on this machine."""
 
@@ -206,9 +232,11 @@ class TaskError(SlaqError):
     """A task was lost for good, or raised what cannot be sent between processes."""
 
     def __init__(self, partition: int, reason: str) -> None:
+        #: -1 where it is not known.
         self.partition = partition
         self.reason = reason
-        super().__init__(f"the task of partition {partition} failed: {reason}")
+        where = f"the task of partition {partition}" if partition >= 0 else "a task"
+        super().__init__(f"{where} failed: {reason}")
 
 
 class UnknownJobError(SlaqError):

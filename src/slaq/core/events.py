@@ -30,6 +30,14 @@ class LearningRateChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveBegan:
+    """A job began to train another model: its losses from here on are a curve of their own."""
+
+    job_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """A job came to its end."""
 
@@ -48,4 +56,4 @@ class CapacityChanged:
     capacity: int
 
 
-Event = LossObserved | LearningRateChanged | JobEnded | CapacityChanged
+Event = LossObserved | LearningRateChanged | CurveBegan | JobEnded | CapacityChanged

@@ -10,7 +10,7 @@ from slaq.core import snapshot
 from slaq.core.allocation import Allocation
 from slaq.core.arrays import Floats, Integers
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
-from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecaster import Forecaster, Rows
 from slaq.core.job import JobSpec, Kind
 from slaq.core.runtime import RuntimeModel
@@ -123,6 +123,10 @@ class Roster(Rows):
                     self._take_in(reported)
                     reported = []
                     self.forecaster.bend(np.array([self.ids[event.job_id]]))
+            elif isinstance(event, CurveBegan):
+                self._take_in(reported)
+                reported = []
+                self._begin_curve(event.job_id)
             elif isinstance(event, JobEnded):
                 self._take_in(reported)
                 reported = []
@@ -324,6 +328,19 @@ class Roster(Rows):
         self.held[rows] += passed
         self.attained[rows] += passed
         self.since[rows] = now
+
+    def _begin_curve(self, job_id: str) -> None:
+        """Forget what was learned from a job's losses and their costs; what it asked for and holds stays."""
+        row = self.ids.get(job_id)
+        if row is None:
+            return
+        begun = np.array([row])
+        self.observed[row] = self.begun[row] = 0
+        self.largest_fall[row] = self.begun_sum[row] = self.held[row] = 0.0
+        self.stride[row] = 1
+        self.diverged[row] = False
+        self.forecaster.clear(begun)
+        self.runtime.clear(begun)
 
     def _dismiss(self, job_id: str) -> None:
         row = self.ids.pop(job_id, None)

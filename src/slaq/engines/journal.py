@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CapacityChanged, CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import Clock
 
@@ -15,7 +15,7 @@ SHUT_DOWN = "the cluster was shut down"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended, and what it left, packed."""
+    """How a job ended, and what it left: packed if it ran in another process, as it is if it ran in this one."""
 
     state: JobState
     reason: str = ""
@@ -23,6 +23,9 @@ class Ending:
     result: memoryview | None = None
     #: What it raised: the exception, or None where that cannot be sent, and its traceback.
     error: memoryview | None = None
+    #: The same of a program that ran in this process.
+    value: Any = None
+    raised: BaseException | None = None
 
 
 class Listener(Protocol):
@@ -34,6 +37,10 @@ class Listener(Protocol):
 
     def learning_rate_changed(self, event: LearningRateChanged) -> None:
         """Take note that a job's curve bends here."""
+        ...
+
+    def curve_began(self, event: CurveBegan) -> None:
+        """Take note that a job's next loss is the first of another curve."""
         ...
 
     def ended(self, event: JobEnded, ending: Ending) -> None:
@@ -118,6 +125,19 @@ class Journal:
             self._events.append(event)
         if self._listener is not None:
             self._listener.learning_rate_changed(event)
+
+    def curve_began(self, job_id: str) -> None:
+        """Note that a job trains another model from here on."""
+        with self._lock:
+            event = CurveBegan(job_id=job_id, at=self._clock.now())
+            self._events.append(event)
+        if self._listener is not None:
+            self._listener.curve_began(event)
+
+    def capacity_changed(self, capacity: int) -> None:
+        """Note that units were gained or lost."""
+        with self._lock:
+            self._events.append(CapacityChanged(at=self._clock.now(), capacity=capacity))
 
     def ended(self, job_id: str, ending: Ending) -> None:
         """Note the end of a job."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slaq.core.errors import ConflictError
-from slaq.engines.local.programs import LOG
+from slaq.engines.files import LOG
 from slaq.engines.processes.commands import REPORTS
 from slaq.engines.processes.records import RunAs
 from slaq.service.records import LogChunk

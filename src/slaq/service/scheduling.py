@@ -18,7 +18,7 @@ from slaq.core.appraisal import Appraiser
 from slaq.core.decision import Decision
 from slaq.core.enough import reduction_made
 from slaq.core.errors import SlaqError, StoreError
-from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.policies import BetweenOwners
 from slaq.core.prospects import Prospects, foresee
@@ -176,6 +176,10 @@ class Scheduling(Listener, Steward):
 
     @override
     def learning_rate_changed(self, event: LearningRateChanged) -> None:
+        """Nothing to do, likewise."""
+
+    @override
+    def curve_began(self, event: CurveBegan) -> None:
         """Nothing to do, likewise."""
 
     @override

@@ -7,18 +7,19 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from slaq.core.errors import UnknownJobError
-from slaq.core.events import CapacityChanged, Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CapacityChanged, CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobState, Observation
 from slaq.stores.sqlite_file import Transaction
 from slaq.stores.sqlite_packing import storable
 from slaq.stores.sqlite_queries import SQL
 
 Row = tuple[Any, ...]
-OtherEvent = LearningRateChanged | JobEnded | CapacityChanged
+OtherEvent = LearningRateChanged | CurveBegan | JobEnded | CapacityChanged
 T = TypeVar("T", bound=OtherEvent)
 
 _KINDS: Mapping[str, type[OtherEvent]] = {
     "learning-rate": LearningRateChanged,
+    "curve": CurveBegan,
     "ended": JobEnded,
     "capacity": CapacityChanged,
 }

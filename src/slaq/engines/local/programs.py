@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 
 from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.buckets import Bucket, shift
+from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local import ancestry, checkpoints
 from slaq.engines.local.crew import Crew, Reports, death
@@ -31,8 +31,6 @@ from slaq.engines.local.runs import Run, Task, Turn
 from slaq.engines.local.shared import Segment, Segments
 from slaq.engines.local.wire import FAILED, NOTHING, WAITS, HangUpError, Head, Kind, Message
 
-#: In a job's directory: what its driver and its tasks print.
-LOG = "log.txt"
 #: Seconds between two looks at limits and at drivers that hold a core.
 TICK = 0.05
 #: Drivers whose turns between maps take less CPU than this need no core of their own for them.
@@ -133,7 +131,7 @@ class Programs(Runner[ProgramJob]):
             raise UnknownJobError(spec.id) from None
         directory = self.directory(spec.id)
         try:
-            log = _open_log(directory, checkpoint)
+            log = open_log(directory, checkpoint)
         except OSError as error:
             self._segments.leave(segment)
             reason = f"its directory cannot be written: {error}"
@@ -174,9 +172,8 @@ class Programs(Runner[ProgramJob]):
                 self._thread.join()
 
     def directory(self, job_id: str) -> Path:
-        """Return where a job's files are: a folder named after it, whatever its name."""
-        name = quote(job_id, safe=" ")
-        return self._site.directory / (f"%2E{name[1:]}" if name.startswith(".") else name)
+        """Return where a job's files are."""
+        return job_directory(self._site.directory, job_id)
 
     # Other threads leave orders here.
 
@@ -575,18 +572,6 @@ class Programs(Runner[ProgramJob]):
         self._crew.dissolve()
         for run in list(self._runs.values()):
             self._conclude(run, JobState.FAILED, self._broken)
-
-
-def _open_log(directory: Path, checkpoint: bytes | None) -> int:
-    """Make a job's directory ready; return its log, open for appending."""
-    directory.mkdir(parents=True, exist_ok=True)
-    if checkpoint is None:
-        # An earlier job of the same name is no part of this one.
-        for name in (checkpoints.FILE, LOG):
-            (directory / name).unlink(missing_ok=True)
-    else:
-        (directory / checkpoints.FILE).write_bytes(checkpoint)
-    return os.open(directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _lead(run: Run) -> float:

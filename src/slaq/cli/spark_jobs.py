@@ -1,0 +1,133 @@
+"""The jobs of `slaq demo --engine spark`: MLlib estimators on data made up inside Spark."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from slaq.spark import SparkCluster
+
+#: Slots for each core: more jobs can then be served side by side, in finer shares.
+SLOTS_PER_CORE = 4
+#: Rows of data at the usual size, its features, and its partitions for each slot.
+ROWS, FEATURES, PARTITIONS_PER_SLOT = 24_000, 16, 2
+TERMS = 120
+#: Seconds between two looks for jobs that have arrived or ended.
+LOOK = 0.2
+
+#: Makes an estimator with hyperparameters of chance.
+Make = Callable[[np.random.Generator], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFit:
+    """One fit: when it comes, and the estimator."""
+
+    name: str
+    #: Seconds after the start.
+    arrival: float
+    make: Callable[[], Any]
+
+
+def kinds() -> dict[str, Make]:
+    """Return the kinds of jobs by name; each estimator tells its loss while it fits."""
+    from pyspark.ml import classification, clustering, regression
+
+    def seed(rng: np.random.Generator) -> int:
+        return int(rng.integers(1, 99))
+
+    return {
+        "logreg": lambda rng: classification.LogisticRegression(
+            maxIter=60, tol=0.0, regParam=float(rng.choice([1e-4, 1e-3])), standardization=False
+        ),
+        "svm": lambda rng: classification.LinearSVC(maxIter=40, regParam=float(rng.choice([0.01, 0.1]))),
+        "linreg": lambda rng: regression.LinearRegression(
+            maxIter=60, tol=0.0, solver="l-bfgs", labelCol="number", standardization=False
+        ),
+        "mlp": lambda rng: classification.MultilayerPerceptronClassifier(
+            layers=[FEATURES, int(rng.choice([6, 12])), 2], maxIter=60, seed=seed(rng)
+        ),
+        "kmeans": lambda rng: clustering.KMeans(
+            k=int(rng.choice([8, 16])), maxIter=40, tol=0.0, seed=seed(rng)
+        ),
+        "mixture": lambda rng: clustering.GaussianMixture(k=4, maxIter=40, tol=0.0, seed=seed(rng)),
+        "gbt": lambda rng: classification.GBTClassifier(
+            maxIter=12, maxDepth=3, stepSize=float(rng.choice([0.1, 0.3])), seed=seed(rng)
+        ),
+        "gbtreg": lambda rng: regression.GBTRegressor(
+            maxIter=12, maxDepth=3, labelCol="number", stepSize=float(rng.choice([0.1, 0.3])), seed=seed(rng)
+        ),
+        "lda": lambda rng: clustering.LDA(k=8, maxIter=30, featuresCol="terms", seed=seed(rng)),
+    }
+
+
+def plan(count: int, seconds: float, rng: np.random.Generator) -> list[PlannedFit]:
+    """Return the jobs in the order of their arrival, a Poisson process; all kinds about equally often."""
+    makers = list(kinds().items())
+    order = [makers[place % len(makers)] for place in rng.permutation(count)]
+    # Given their number, the arrivals of a Poisson process are uniform.
+    arrivals = np.sort(rng.uniform(0.0, seconds, count))
+    arrivals[0] = 0.0
+    jobs = []
+    for place, (arrival, (name, make)) in enumerate(zip(arrivals.tolist(), order, strict=True)):
+        drawn = np.random.default_rng(rng.integers(2**32))
+        state = drawn.bit_generator.state
+
+        def again(make: Make = make, state: Any = state) -> Any:
+            # The same hyperparameters under every policy.
+            same = np.random.default_rng()
+            same.bit_generator.state = state
+            return make(same)
+
+        jobs.append(PlannedFit(name=f"{name}-{place}", arrival=arrival, make=again))
+    return jobs
+
+
+def made_up(spark: Any, rows: int, slots: int) -> Any:
+    """Return a frame of features of different scale, two kinds of labels and documents, cached."""
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions as sql
+
+    group = (sql.rand(seed=7) * 6).cast("int")
+    columns = [
+        (sql.randn(seed=place) + sql.sin((group + 1) * (place + 1)) * 1.5) * float((place + 1) ** -0.5)
+        for place in range(FEATURES)
+    ]
+    score = columns[0] * 2 - columns[1] + columns[2] * columns[3] + sql.randn(seed=98)
+    topic = (sql.rand(seed=8) * 8).cast("int")
+    terms = [
+        sql.floor(sql.rand(seed=1000 + place) * sql.when(topic == place % 8, 6.0).otherwise(1.3)).cast(
+            "double"
+        )
+        for place in range(TERMS)
+    ]
+    frame = spark.range(0, rows, 1, PARTITIONS_PER_SLOT * slots).select(
+        array_to_vector(sql.array(*columns)).alias("features"),
+        (score > 0).cast("double").alias("label"),
+        score.alias("number"),
+        array_to_vector(sql.array(*terms)).alias("terms"),
+    )
+    frame = frame.cache()
+    frame.count()
+    return frame
+
+
+def train(
+    cluster: "SparkCluster", planned: Sequence[PlannedFit], frame: Any, told: Callable[[float], None]
+) -> None:
+    """Submit the jobs at their times, and wait for them all; one that fails is a defect, so it is raised."""
+    began = time.monotonic()
+    coming = list(planned)
+    while coming or not cluster.wait(timeout=LOOK):
+        while coming and coming[0].arrival <= time.monotonic() - began:
+            fit = coming.pop(0)
+            estimator = fit.make()
+            cluster.submit(lambda spark, estimator=estimator: estimator.fit(frame), name=fit.name)
+        if coming:
+            time.sleep(min(LOOK, max(coming[0].arrival - (time.monotonic() - began), 0.0)))
+        told(sum(job.done() for job in cluster.jobs()) / len(planned))
+    for job in cluster.jobs():
+        job.result()

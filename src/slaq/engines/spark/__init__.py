@@ -1,0 +1,1 @@
+"""Jobs inside one Spark application: MLlib estimators unmodified, and programs over cached partitions."""

@@ -1,0 +1,534 @@
+"""The engine of one Spark application: a driver thread and a fair-scheduler pool for each job."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from typing_extensions import override
+
+from slaq.core.allocation import Allocation
+from slaq.core.errors import DuplicateJobError, SparkSessionError, UnknownJobError
+from slaq.core.events import Event
+from slaq.core.job import JobSpec, JobState, Observation
+from slaq.engines.files import LOG, job_directory, open_log
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal
+from slaq.engines.local import checkpoints
+from slaq.engines.spark.application import PREFIX, Application
+from slaq.engines.spark.cache import PartitionCache
+from slaq.engines.spark.context import Desk, SparkJobContext, enough
+from slaq.engines.spark.listening import Ear
+from slaq.engines.spark.losses import REPORTING, TELLING, FitBegan, FitOver, LossTold, read_line
+from slaq.engines.spark.neighbours import Neighbours
+from slaq.engines.spark.roster import Nature
+from slaq.engines.spark.runs import Run, SparkJob
+from slaq.engines.spark.shares import Shares, pool_shares, settle, to_hold
+from slaq.engines.spark.stepwise import stepping
+from slaq.engines.spark.usage import Usage
+from slaq.jobs.context import Cancelled
+from slaq.ports import Engine
+
+#: Seconds between two looks at the pools, and at least this many for each job.
+TICK, TICK_PER_JOB = 0.05, 0.005
+#: Seconds between two attempts to cancel what a job that is to end still runs.
+AGAIN = 0.5
+#: Seconds for which a job without a task counts as busy: it is between two stages.
+AWAY = 0.25
+#: The part of the slots that may idle for the sake of exact shares, and how fast that is followed at each look.
+IDLE_ALLOWED, IDLE_RATE = 0.06, 0.05
+#: A share that changes by less than this part is left as it is.
+SAME = 0.05
+#: Names a job in the local properties of its threads, which threads it starts inherit.
+PROPERTY = "slaq.job"
+STOPPED = "the Spark session was stopped"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSite:
+    """Where and how jobs run on Spark."""
+
+    units_per_slot: int
+    epoch_seconds: float
+    directory: Path
+    shares: Shares = Shares.TOKENS
+    #: Seconds a job has to end by itself once it was told to.
+    grace_seconds: float = 5.0
+
+
+class SparkEngine(Engine, Desk, Nature):
+    """Many jobs in one Spark application.
+
+    Each job has a thread, in which its work runs, and a pool, whose share follows what the job was granted.
+    A job waits where it reports a loss or begins a map while it holds nothing; there nothing of it is under way.
+    """
+
+    def __init__(self, application: Application, site: SparkSite, journal: Journal) -> None:
+        self._application = application
+        self._site = site
+        self._journal = journal
+        self._prepared: dict[str, SparkJob] = {}
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.RLock()
+        self._usage = Usage(application)
+        self._cache = PartitionCache(application.context)
+        self._neighbours = Neighbours(application, site.epoch_seconds)
+        self._capacity = -1
+        #: The part of the slots that idled of late.
+        self._idle = 0.0
+        self._closed = threading.Event()
+        self._broken = ""
+        #: How to leave the application as it was found.
+        self._undo: list[Callable[[], None]] = [
+            # With the data cached everywhere in a moment, waiting for the best place only idles slots.
+            application.set_conf("spark.locality.wait", "0s"),
+            application.listen(Ear(self._heard), TELLING),
+            stepping(self._stepper),
+        ]
+        site.directory.mkdir(parents=True, exist_ok=True)
+        self._thread = threading.Thread(target=self._watch, name="slaq-spark", daemon=True)
+        self._thread.start()
+
+    def prepare(self, job_id: str, job: SparkJob) -> None:
+        """Take what a job does, so that it can be started by its id."""
+        if self._broken or self._application.stopped():
+            raise SparkSessionError(self._broken or STOPPED, "make a new session, and a new cluster on it")
+        if job_id in self._prepared or job_id in self._runs:
+            raise DuplicateJobError(job_id)
+        self._prepared[job_id] = job
+
+    @override
+    def capacity(self) -> int:
+        """Return the units of the slots there are now, less what work that is not ours is due."""
+        if not self._broken and not self._closed.is_set():
+            with contextlib.suppress(Exception):
+                # With none, such as before the first executor comes, one is asked for by running something.
+                slots = max(self._application.slots(), 1)
+                with self._lock:
+                    count = len(self._runs)
+                units = max(
+                    round((slots - self._neighbours.due(slots, count)) * self._site.units_per_slot), 1
+                )
+                if units != self._capacity:
+                    self._capacity = units
+                    self._journal.capacity_changed(units)
+        return max(self._capacity, 1)
+
+    @override
+    def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
+        try:
+            job = self._prepared.pop(spec.id)
+        except KeyError:
+            raise UnknownJobError(spec.id) from None
+        directory = job_directory(self._site.directory, spec.id)
+        # Never used twice: Spark cancels whatever comes under the name of a group that was ended.
+        group = f"{PREFIX}{uuid4().hex[:8]}:{spec.id}"
+        try:
+            os.close(open_log(directory, checkpoint))
+            pool = self._application.make_pool(group)
+        except Exception as error:
+            reason = self._broken or f"it could not be started: {error}"
+            self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
+            return
+        now = time.monotonic()
+        run = Run(
+            job_id=spec.id,
+            job=job,
+            directory=directory,
+            group=group,
+            pool=pool,
+            started_at=now,
+            reported_at=now,
+        )
+        with self._lock:
+            self._runs[spec.id] = run
+        run.thread = threading.Thread(target=self._drive, args=(run,), name=f"slaq-{spec.id}", daemon=True)
+        run.thread.start()
+
+    @override
+    def stop(self, job_id: str) -> None:
+        self._end_by_id(job_id, JobState.CANCELLED, "stopped on request")
+
+    def finish(self, job_id: str, reason: str) -> None:
+        """End a job as completed: it has done what was asked."""
+        self._end_by_id(job_id, JobState.COMPLETED, reason)
+
+    @override
+    def grant(self, allocation: Allocation) -> None:
+        granted = allocation.as_dict()
+        now = time.monotonic()
+        for run in self._active():
+            with run.changed:
+                run.units = granted.get(run.job_id, 0)
+                run.bucket.grant(run.units / self._site.units_per_slot, now, self._site.epoch_seconds)
+                run.changed.notify_all()
+        self._steer()
+
+    @override
+    def poll(self) -> Sequence[Event]:
+        self._read_usage()
+        return self._journal.take()
+
+    def close(self) -> None:
+        """End every job, and leave the application as it was found."""
+        if self._closed.is_set():
+            return
+        for run in self._active():
+            self._end(run, JobState.CANCELLED, SHUT_DOWN)
+        deadline = time.monotonic() + 3 * self._site.grace_seconds
+        for run in self._active():
+            if run.thread is not None and run.thread is not threading.current_thread():
+                run.thread.join(max(deadline - time.monotonic(), 0.0))
+        self._closed.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        for run in self._active():
+            self._conclude(run, Ending(state=JobState.CANCELLED, reason=run.reason))
+        for undo in self._undo:
+            # In an application that has ended there is nothing to put back.
+            with contextlib.suppress(Exception):
+                undo()
+        self._neighbours.leave()
+
+    def directory(self, job_id: str) -> Path:
+        """Return where a job's files are."""
+        return job_directory(self._site.directory, job_id)
+
+    @override
+    def stretches(self) -> Mapping[str, float]:
+        return {run.job_id: run.stretch for run in self._active()}
+
+    @override
+    def silent(self) -> frozenset[str]:
+        now = time.monotonic()
+        quiet = []
+        for run in self._active():
+            was, run.silent = run.silent, run.is_silent(now)
+            if run.silent:
+                quiet.append(run.job_id)
+                if not was:
+                    self._tell_silence(run)
+        return frozenset(quiet)
+
+    # A job's thread.
+
+    def _drive(self, run: Run) -> None:
+        """Run a job's work, and tell how it ended."""
+        ending = Ending(state=JobState.FAILED, reason="its thread was lost")
+        try:
+            context = self._application.context
+            context.setJobGroup(run.group, run.job_id, interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", run.group)
+            context.setLocalProperty(PROPERTY, run.job_id)
+            self.pass_gate(run)
+            run.began_at = time.monotonic()
+            value = run.job.work(self._application.spark, SparkJobContext(self, run))
+            ending = Ending(state=run.ending or JobState.COMPLETED, reason=run.reason, value=value)
+        except BaseException as error:
+            ending = self._ending_of(run, error)
+        finally:
+            self._conclude(run, ending)
+
+    def _ending_of(self, run: Run, error: BaseException) -> Ending:
+        """Return how a job ended whose work raised; what a job that was told to end raises is no failure."""
+        if run.ending is None and isinstance(error, Cancelled):
+            run.ending, run.reason = JobState.COMPLETED, str(error)
+        if run.ending is not None:
+            value = None
+            if run.ending is JobState.COMPLETED:
+                with contextlib.suppress(OSError, ValueError):
+                    from slaq.engines.local.wire import unpack
+
+                    value = unpack(checkpoints.read(run.directory / checkpoints.FILE).state)
+            return Ending(state=run.ending, reason=run.reason, value=value)
+        if self._application.stopped():
+            return Ending(state=JobState.FAILED, reason=STOPPED)
+        text = "".join(traceback.format_exception(error))
+        self._note(run, text)
+        last = traceback.format_exception_only(error)[0].strip().splitlines()[0]
+        return Ending(state=JobState.FAILED, reason=f"its work raised {last}", raised=error)
+
+    def _conclude(self, run: Run, ending: Ending) -> None:
+        """Tell a job's end, once, and take it out of the application."""
+        with self._lock:
+            if run.ended:
+                return
+            run.ended = True
+            self._runs.pop(run.job_id, None)
+        with contextlib.suppress(Exception):
+            self._cache.leave(run.job_id, run.job.data, run.job.partitions)
+            self._application.remove_pool(run.pool)
+        self._journal.ended(run.job_id, ending)
+
+    # What a job's thread asks for.
+
+    @override
+    def pass_gate(self, run: Run) -> None:
+        with run.changed:
+            run.changed.wait_for(lambda: (run.units > 0 and not run.held) or run.ending is not None)
+        if run.ending is not None:
+            raise Cancelled(run.reason)
+
+    @override
+    def report(self, run: Run, loss: float, metrics: dict[str, float]) -> None:
+        self._observe(run, loss, metrics)
+        if reason := enough(run, loss):
+            # At its next call of the context, so that it can still keep what this loss is of.
+            self._end(run, JobState.COMPLETED, reason)
+        else:
+            self.pass_gate(run)
+
+    @override
+    def announce(self, run: Run, learning_rate: float) -> None:
+        self._journal.learning_rate_changed(run.job_id, learning_rate)
+
+    @override
+    def partitions(self, run: Run) -> Any:
+        return self._cache.take(run.job_id, run.job.data, run.job.partitions)
+
+    @override
+    def workers(self, run: Run) -> float:
+        return run.units / self._site.units_per_slot
+
+    def _observe(self, run: Run, loss: float, metrics: Mapping[str, float]) -> None:
+        now = time.monotonic()
+        with run.changed:
+            if run.ended:
+                return
+            if run.iteration < 0:
+                self._read_usage()
+            run.iteration += 1
+            if run.thread is threading.current_thread():
+                used = time.thread_time()
+                run.cpu_python += used - run.cpu_thread
+                run.cpu_thread = used
+            cpu = run.cpu_by(now)
+            observation = Observation(
+                iteration=run.iteration,
+                loss=loss,
+                cpu_seconds=max(cpu - run.cpu_told, 0.0),
+                wall_seconds=max(now - run.reported_at, 0.0),
+            )
+            run.cpu_told = max(cpu, run.cpu_told)
+            if run.heard_at:
+                run.interval += 0.2 * (now - run.heard_at - run.interval)
+            run.reported_at = run.heard_at = now
+            run.followed = threading.current_thread()
+            run.tells = True
+        self._journal.observed(run.job_id, observation, metrics)
+
+    # Estimators that tell their loss in log lines, or step by step.
+
+    def _heard(self, line: str) -> None:
+        """Take in a log line, in the thread that fits; a job that holds nothing waits here."""
+        told = read_line(line)
+        run = self._run_here() if told is not None else None
+        if run is None:
+            return
+        thread = threading.current_thread()
+        if isinstance(told, FitBegan):
+            run.begun.add(thread)
+            run.tells = told.estimator in REPORTING
+        elif isinstance(told, FitOver):
+            self._fit_over(run, thread)
+        elif isinstance(told, LossTold):
+            self._loss_told(run, thread, told)
+            # A fit cannot be ended from here: its next Spark job is cancelled.
+            with contextlib.suppress(Cancelled):
+                self.pass_gate(run)
+
+    def _loss_told(self, run: Run, thread: threading.Thread, told: LossTold) -> None:
+        if not run.follows(thread, time.monotonic()):
+            return
+        first = thread in run.begun
+        run.begun.discard(thread)
+        if (first or run.followed is not thread) and run.iteration >= 0:
+            self._journal.curve_began(run.job_id)
+        losses = [told.before, told.loss] if first and told.before is not None else [told.loss]
+        for loss in losses:
+            self._observe(run, loss, {})
+            if run.ending is None and (reason := enough(run, loss)):
+                self._end(run, JobState.COMPLETED, reason)
+
+    def _fit_over(self, run: Run, thread: threading.Thread) -> None:
+        run.begun.discard(thread)
+        if run.followed is thread:
+            run.followed = None
+
+    def _stepper(self) -> Callable[[float], bool] | None:
+        """Return what a fit that is run step by step reports to in this thread; None outside a job.
+
+        It takes a loss and returns whether to go on.
+        """
+        run = self._run_here()
+        if run is None:
+            return None
+        thread = threading.current_thread()
+        run.begun.add(thread)
+
+        def step(loss: float) -> bool:
+            self._loss_told(run, thread, LossTold(loss))
+            with contextlib.suppress(Cancelled):
+                self.pass_gate(run)
+            if run.ending is JobState.CANCELLED:
+                raise Cancelled(run.reason)
+            return run.ending is None
+
+        return step
+
+    def _run_here(self) -> Run | None:
+        """Return the job that this thread works for: its own, or one that a job's thread has started."""
+        thread = threading.current_thread()
+        for run in self._active():
+            if run.thread is thread:
+                return run
+        job_id = self._application.context.getLocalProperty(PROPERTY)
+        with self._lock:
+            return self._runs.get(job_id) if job_id else None
+
+    def _tell_silence(self, run: Run) -> None:
+        text = (
+            "it tells no loss, so it holds its fair share as other work does; "
+            "report one with ctx.report to have it compete"
+        )
+        _log.warning("job tells no loss", extra={"job": run.job_id})
+        self._note(run, f"slaq: {text}\n")
+
+    def _note(self, run: Run, text: str) -> None:
+        """Write into a job's log."""
+        with contextlib.suppress(OSError), (run.directory / LOG).open("a") as log:
+            log.write(text)
+
+    # Ends.
+
+    def _end_by_id(self, job_id: str, state: JobState, reason: str) -> None:
+        with self._lock:
+            run = self._runs.get(job_id)
+        if run is not None:
+            self._end(run, state, reason)
+
+    def _end(self, run: Run, state: JobState, reason: str) -> None:
+        """Tell a job to end; a cancellation overrides a completion."""
+        with run.changed:
+            if run.ending is state or run.ending is JobState.CANCELLED:
+                return
+            run.ending, run.reason = state, reason
+            run.ending_at = time.monotonic()
+            run.changed.notify_all()
+
+    def _press(self, run: Run, now: float) -> None:
+        """End a job that was told to and has not: cancel its Spark jobs, interrupt its thread, give it up."""
+        waited = now - run.ending_at
+        if waited < (0.0 if run.ending is JobState.CANCELLED else TICK):
+            return
+        self._application.cancel(run.group)
+        run.ending_at = max(run.ending_at, now - self._site.grace_seconds * 3)
+        if waited > self._site.grace_seconds and not run.interrupted and run.thread is not None:
+            run.interrupted = True
+            _interrupt(run.thread)
+        elif waited > 2 * self._site.grace_seconds:
+            _log.warning("job did not end and was given up", extra={"job": run.job_id})
+            self._conclude(run, Ending(state=run.ending or JobState.CANCELLED, reason=run.reason))
+
+    # The engine's thread.
+
+    def _watch(self) -> None:
+        try:
+            while not self._closed.wait(max(TICK, TICK_PER_JOB * len(self._runs))):
+                if not self._runs:
+                    continue
+                try:
+                    self._tick(time.monotonic())
+                except Exception:
+                    if not self._application.stopped():
+                        raise
+                    self._lose(STOPPED)
+        except BaseException as error:
+            self._lose(f"the Spark engine failed ({error!r}); this is a defect of slaq")
+            raise
+
+    def _tick(self, now: float) -> None:
+        """Look at all that time alone changes."""
+        for run in self._active():
+            used = run.look(run.pool.runningTasks(), now)
+            run.bucket.fill(now, self._site.epoch_seconds)
+            run.bucket.pay(used)
+            budget = run.job.time_budget
+            if budget is not None and run.began_at is not None and now - run.began_at > budget:
+                self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
+            if run.ending is not None:
+                self._press(run, now)
+        if self._site.shares is Shares.TOKENS:
+            self._balance(now)
+            self._steer()
+        if self._application.stopped():
+            self._lose(STOPPED)
+
+    def _balance(self, now: float) -> None:
+        """Settle the buckets, and hold those jobs that ran ahead of others."""
+        runs = self._active()
+        buckets = {run.job_id: run.bucket for run in runs}
+        settle(buckets)
+        busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
+        slots = max(self._capacity, 1) / self._site.units_per_slot
+        free = max(1 - sum(run.running for run in runs) / slots, 0.0)
+        self._idle += IDLE_RATE * (free - self._idle)
+        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy)
+        if self._idle > IDLE_ALLOWED:
+            # Those behind cannot use what the others leave: better lend it than idle.
+            chosen = set()
+        for run in runs:
+            if run.held != (run.job_id in chosen):
+                with run.changed:
+                    run.held = not run.held
+                    run.changed.notify_all()
+
+    def _steer(self) -> None:
+        """Set the shares of the pools."""
+        runs = self._active()
+        slots = max(self._capacity, 1) / self._site.units_per_slot
+        shares = pool_shares({run.job_id: run.bucket for run in runs}, self._site.shares, slots)
+        for run in runs:
+            share = shares[run.job_id]
+            if abs(share - run.share) > SAME * run.share or (share == 0) != (run.share == 0):
+                run.share = share
+                with contextlib.suppress(Exception):
+                    self._application.set_min_share(run.pool, share)
+
+    def _read_usage(self) -> None:
+        """Learn what CPU every job's tasks have used."""
+        runs = self._active()
+        if not runs or self._broken:
+            return
+        with contextlib.suppress(Exception), self._lock:
+            self._usage.read()
+            now = time.monotonic()
+            for run in runs:
+                run.cpu_read = self._usage.cpu_seconds.get(run.group, 0.0)
+                run.slots_read = run.slots_by(now)
+
+    def _lose(self, reason: str) -> None:
+        """Fail every job: there is nothing left to run them on."""
+        self._broken = reason
+        for run in self._active():
+            self._end(run, JobState.FAILED, reason)
+            self._conclude(run, Ending(state=JobState.FAILED, reason=reason))
+
+    def _active(self) -> list[Run]:
+        with self._lock:
+            return list(self._runs.values())
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Raise `Cancelled` in a thread that runs Python code and does not look whether it is to end."""
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Cancelled))

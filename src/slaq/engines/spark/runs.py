@@ -1,0 +1,126 @@
+"""What the engine keeps of each job: what it does, where it stands, what it has used and reported."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slaq.core.job import JobState
+from slaq.engines.buckets import Bucket
+from slaq.jobs.data import Dataset
+
+#: Seconds without a loss after which a job counts as other work, until one comes; more where it fits an
+#: estimator that is known to tell its loss, as what comes before the first iteration may take long.
+SILENCE, PATIENCE = 5.0, 60.0
+#: Seconds, and usual iterations, without a loss after which another fit of the same job may be followed.
+LAPSE, LAPSE_ITERATIONS = 1.0, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJob:
+    """What a job does on Spark, and the limits of its life."""
+
+    #: Called with the session and the job's context; what it returns is the job's result.
+    work: Callable[[Any, Any], Any]
+    #: What its context maps over.
+    data: Dataset
+    partitions: int = 1
+    #: End the job, as completed, once it has reported that many iterations, or after that many seconds.
+    max_iterations: int | None = None
+    time_budget: float | None = None
+    #: The loss the owner is content with, and the share of the way to it after which the job is ended.
+    target: float | None = None
+    stop_at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """A job from its start to its end; `changed` guards what several threads touch."""
+
+    job_id: str
+    job: SparkJob
+    directory: Path
+    #: Names it in Spark: its pool, and its group of Spark jobs.
+    group: str
+    pool: Any
+    started_at: float
+    thread: threading.Thread | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    #: Units granted; it waits at its next iteration while it holds none.
+    units: int = 0
+    bucket: Bucket = field(default_factory=Bucket)
+    #: The share its pool has now; and whether it is to wait at the end of its iteration.
+    share: int = 0
+    held: bool = False
+    #: When its work began to run.
+    began_at: float | None = None
+    # What it has used: slot seconds, at the last look and with how many tasks running then; when any last did.
+    slot_seconds: float = 0.0
+    looked_at: float = 0.0
+    running: int = 0
+    ran_at: float = 0.0
+    #: CPU seconds at the last reading, the slot seconds then, and the CPU of tasks in Python beside them.
+    cpu_read: float = 0.0
+    slots_read: float = 0.0
+    cpu_python: float = 0.0
+    #: CPU seconds of its own thread that are in there.
+    cpu_thread: float = 0.0
+    cpu_told: float = 0.0
+    # What it has reported.
+    iteration: int = -1
+    first_loss: float = float("nan")
+    reported_at: float = 0.0
+    #: The fit that is followed: its thread, when it last told a loss, how long an iteration of it takes.
+    followed: threading.Thread | None = None
+    heard_at: float = 0.0
+    interval: float = 0.0
+    #: Threads whose fit has begun and told no loss yet, and whether the one that runs now tells any.
+    begun: set[threading.Thread] = field(default_factory=set)
+    tells: bool = True
+    #: Whether it competes no longer because it told no loss; and whether its owner knows.
+    silent: bool = False
+    # Its end: asked for, in which state, why and when; and whether it has come.
+    ending: JobState | None = None
+    reason: str = ""
+    ending_at: float = float("inf")
+    interrupted: bool = False
+    ended: bool = False
+
+    def slots_by(self, now: float) -> float:
+        """Return the slot seconds it has used up to now."""
+        return self.slot_seconds + self.running * max(now - self.looked_at, 0.0)
+
+    def look(self, running: int, now: float) -> float:
+        """Take in how many tasks run now; return the slot seconds used since the last look."""
+        # The mean of both looks, as tasks come and go between them.
+        used = (self.running + running) / 2 * (now - self.looked_at) if self.looked_at else 0.0
+        self.slot_seconds += used
+        self.running, self.looked_at = running, now
+        if running:
+            self.ran_at = now
+        return used
+
+    def cpu_by(self, now: float) -> float:
+        """Return the CPU seconds used up to now; since the last reading, as many to a slot second as before."""
+        since = max(self.slots_by(now) - self.slots_read, 0.0)
+        return self.cpu_read + self.cpu_python + since / self.stretch
+
+    @property
+    def stretch(self) -> float:
+        """How many seconds a task holds a slot for one second of CPU: above 1 where slots outnumber cores."""
+        cpu = self.cpu_read + self.cpu_python
+        return max(self.slots_read / cpu, 1.0) if cpu > 0 and self.slots_read > 0 else 1.0
+
+    def follows(self, thread: threading.Thread, now: float) -> bool:
+        """Return whether a loss told in this thread is the job's: one fit is followed at a time."""
+        if self.followed is None or self.followed is thread or not self.followed.is_alive():
+            return True
+        return now - self.heard_at > max(LAPSE, LAPSE_ITERATIONS * self.interval)
+
+    def is_silent(self, now: float) -> bool:
+        """Return whether it tells no loss, so that nothing can be forecast of it."""
+        if self.began_at is None or (self.followed is not None and self.tells):
+            return False
+        patience = PATIENCE if self.begun else SILENCE
+        return not self.tells or now - max(self.began_at, self.heard_at) > patience

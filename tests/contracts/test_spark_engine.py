@@ -1,0 +1,52 @@
+"""The engine of a Spark application keeps the engine contract."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from slaq.core.job import JobSpec
+from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
+from slaq.engines.spark.application import Application
+from slaq.engines.spark.engine import SparkEngine, SparkSite
+from slaq.engines.spark.runs import SparkJob
+from slaq.jobs.context import Context
+from slaq.jobs.data import Dataset
+from tests.contracts.engine_contract import Bench, EngineContract
+from tests.spark_session import spark
+
+__all__ = ["spark"]
+
+
+def halving(_: Any, ctx: Context) -> str:
+    """Halve the loss a few times, on Spark the first time."""
+    loss = 1.0
+    ctx.report(loss)
+    ctx.map(len)
+    for _ in range(6):
+        time.sleep(0.02)
+        loss /= 2
+        ctx.report(loss)
+    return "done"
+
+
+# Starting a session on a busy machine takes its time.
+pytestmark = pytest.mark.timeout(300)
+
+
+class TestSparkEngine(EngineContract):
+    @pytest.fixture
+    @override
+    def bench(self, spark: Any, tmp_path: Path) -> Iterator[Bench]:
+        clock = WallClock()
+        site = SparkSite(units_per_slot=2, epoch_seconds=0.2, directory=tmp_path)
+        engine = SparkEngine(Application(spark), site, Journal(clock))
+        specs = [JobSpec(id=name) for name in ("one", "two", "three")]
+        for spec in specs:
+            engine.prepare(spec.id, SparkJob(work=halving, data=Dataset()))
+        yield Bench(engine=engine, clock=clock, specs=specs, step=0.3, patience=120.0)
+        engine.close()

@@ -1,0 +1,125 @@
+"""Laws of the parts of the Spark engine that decide, without a Spark."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slaq.engines.buckets import Bucket
+from slaq.engines.spark.shares import AHEAD, SCALE, Shares, pool_shares, settle, to_hold
+from slaq.engines.spark.usage import Usage
+from slaq.spark import _with_both
+
+TOKENS = st.floats(-20, 20)
+GRANTS = st.lists(st.tuples(st.floats(0, 8), TOKENS), min_size=1, max_size=6)
+
+
+def buckets(grants: list[tuple[float, float]]) -> dict[str, Bucket]:
+    made = {}
+    for place, (cores, tokens) in enumerate(grants):
+        bucket = made[str(place)] = Bucket()
+        bucket.cores, bucket.tokens = cores, tokens
+    return made
+
+
+@given(GRANTS)
+def test_shares_follow_grants_and_make_good_what_is_owed(grants: list[tuple[float, float]]) -> None:
+    """Nothing granted, nothing sure; else at least a little, more the more is owed, and at most every slot."""
+    made = buckets(grants)
+    plain, steered = (pool_shares(made, how, 8) for how in (Shares.POOLS, Shares.TOKENS))
+    for job, bucket in made.items():
+        if bucket.cores == 0:
+            assert plain[job] == steered[job] == 0
+            continue
+        assert plain[job] == max(round(SCALE * bucket.cores), 1)
+        assert 1 <= steered[job] <= 8 * SCALE
+        assert (
+            steered[job] >= min(plain[job], 8 * SCALE) if bucket.tokens >= 0 else steered[job] <= plain[job]
+        )
+
+
+@given(GRANTS)
+def test_settling_changes_no_difference_of_leads(grants: list[tuple[float, float]]) -> None:
+    """What is common to all is taken out: tokens then sum to nothing, and who leads whom by how much stays."""
+    made = buckets(grants)
+    granted = [bucket for bucket in made.values() if bucket.cores > 1e-3]
+    if len(granted) != len([bucket for bucket in made.values() if bucket.cores > 0]) or not granted:
+        return
+    before = [bucket.tokens / bucket.cores for bucket in granted]
+    settle(made)
+    after = [bucket.tokens / bucket.cores for bucket in granted]
+    assert sum(bucket.tokens for bucket in granted) == pytest.approx(0.0, abs=1e-6)
+    assert [a - after[0] for a in after] == pytest.approx([b - before[0] for b in before], abs=1e-6)
+
+
+def test_who_ran_ahead_waits_while_a_busy_one_is_behind() -> None:
+    """Until it is ahead no longer; nobody waits for one that is away, and nobody for nobody."""
+    made = buckets([(4.0, 2.0), (2.0, -1.0), (2.0, -0.5 * AHEAD)])
+    assert to_hold(made, [], busy=["0"]) == {"1"}
+    assert to_hold(made, ["2"], busy=["0"]) == {"1", "2"}
+    assert to_hold(made, [], busy=["1"]) == set()
+    assert to_hold(made, ["0"], busy=["0"]) == set()
+
+
+class FakeStages:
+    """An application whose stages are told by hand."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, dict[str, Any]] = {}
+
+    def set(self, stage_id: int, status: str, cpu: float, pool: str = "a", attempt: int = 0) -> None:
+        self.known[stage_id] = {
+            "stageId": stage_id,
+            "attemptId": attempt,
+            "status": status,
+            "schedulingPool": pool,
+            "executorCpuTime": int(cpu * 1e9),
+            "executorDeserializeCpuTime": 0,
+        }
+
+    def next_stage(self) -> int:
+        return max(self.known, default=-1) + 1
+
+    def stages_from(self, stage_id: int) -> list[dict[str, object]]:
+        return [stage for key, stage in sorted(self.known.items()) if key >= stage_id]
+
+    def stages(self, ids: list[int]) -> list[dict[str, object]]:
+        return [self.known[stage_id] for stage_id in ids if stage_id in self.known]
+
+
+def test_every_second_of_cpu_is_counted_once() -> None:
+    """Stages grow until they are over, are forgotten by Spark, or begin a second attempt."""
+    stages = FakeStages()
+    usage = Usage(stages)
+    stages.set(0, "COMPLETE", 1.0)
+    stages.set(1, "ACTIVE", 2.0)
+    stages.set(2, "PENDING", 0.0, "b")
+    usage.read()
+    usage.read()
+    assert usage.cpu_seconds == {"a": 3.0, "b": 0.0}
+    stages.set(1, "COMPLETE", 5.0)
+    stages.set(2, "ACTIVE", 1.0, "b")
+    stages.set(3, "ACTIVE", 0.5)
+    usage.read()
+    assert usage.cpu_seconds == {"a": 6.5, "b": 1.0}
+    stages.set(2, "ACTIVE", 0.25, "b", attempt=1)
+    del stages.known[3]
+    usage.read()
+    usage.read()
+    assert usage.cpu_seconds == {"a": 6.5, "b": 1.25}
+
+
+@pytest.mark.parametrize(
+    ("work", "given"),
+    [
+        (lambda spark: ("one", spark), ("one", "S")),
+        (lambda spark, ctx: ("two", spark, ctx), ("two", "S", "C")),
+        (lambda spark, depth=3: ("default", spark, depth), ("default", "S", 3)),
+        (lambda *arguments: ("any", *arguments), ("any", "S")),
+        (str, "S"),
+    ],
+)
+def test_work_is_called_with_what_it_requires(work: Any, given: Any) -> None:
+    """The session, and the context where a second argument has no default."""
+    assert _with_both(work)("S", "C") == given
