@@ -15,7 +15,10 @@ from tests.integration.serving import Served, serving
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
 HOUR = 3600.0
-schema = schemathesis.openapi.from_dict(json.loads(DOCUMENT.read_text(encoding="utf-8")))
+document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
+# Every request here has a token; what becomes of those without is tried elsewhere, route by route.
+del document["security"]
+schema = schemathesis.openapi.from_dict(document)
 
 #: Operations whose bodies mean something that no schema can say: a pattern that is a regular expression, a
 #: table that is a training program, a policy there is. What the schema admits may be refused there.
