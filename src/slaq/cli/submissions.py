@@ -108,10 +108,15 @@ def _without_iterations(template: Submission, program: dict[str, Any]) -> Submis
 def file_submissions(path: Path, template: Submission, *, units_per_core: int) -> list[Submission]:
     """Return the submissions of a jobs file, in its order; raises JobsFileError with all its mistakes."""
     from slaq.bootstrap import jobs_vocabulary
-    from slaq.config import CommandWork, read_jobs_file
+    from slaq.config import CommandWork, FitWork, read_jobs_file
 
     submissions = []
     for job in read_jobs_file(path, jobs_vocabulary()).jobs:
+        if isinstance(job.work, FitWork):
+            raise CommandError(
+                f"job {job.name!r} fits on Spark, and a service runs jobs on its own machine",
+                f"run the file with `slaq run {path}`",
+            )
         said: dict[str, Any] = {
             "weight": job.weight,
             "min_units": job.min_units / units_per_core,

@@ -47,6 +47,7 @@ class SlaqError(Exception):
     ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
     ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
     ├── TokenError          a token that cannot be made or removed
+    ├── UnknownDecisionError  a decision that was never made, or is no longer kept
     ├── UnknownJobError     a job id was named that nobody submitted
     ├── UnknownNameError    a policy, engine or other choice was named that does not exist
     ├── UnreachableError    no service answers at an address
@@ -237,6 +238,15 @@ class TaskError(SlaqError):
         self.reason = reason
         where = f"the task of partition {partition}" if partition >= 0 else "a task"
         super().__init__(f"{where} failed: {reason}")
+
+
+class UnknownDecisionError(SlaqError):
+    """A decision was asked for that was never made, or is no longer kept."""
+
+    def __init__(self, epoch: int | None) -> None:
+        self.epoch = epoch
+        which = "no decision yet" if epoch is None else f"no decision of epoch {epoch}"
+        super().__init__(f"there is {which}; /decisions lists those that are kept")
 
 
 class UnknownJobError(SlaqError):

@@ -23,6 +23,7 @@ from slaq.core.errors import (
     LimitError,
     RequestError,
     StoreFullError,
+    UnknownDecisionError,
     UnknownJobError,
 )
 from slaq.core.events import JobEnded
@@ -192,6 +193,8 @@ class Service:
             "mean": [views.finite(value) for value in seen.mean.tolist()],
             "low": [views.finite(value) for value in seen.low.tolist()],
             "high": [views.finite(value) for value in seen.high.tolist()],
+            "ignored": list(seen.ignored),
+            "restarts": list(seen.restarts),
         }
 
     def why(self, who: Identity, job_id: str) -> dict[str, Any]:
@@ -397,8 +400,7 @@ class Service:
         """Return the decision of an epoch, or the last one."""
         made = self.store.decision(epoch)
         if made is None:
-            when = "yet" if epoch is None else f"of epoch {epoch}"
-            raise UnknownJobError(f"decision {when}")
+            raise UnknownDecisionError(epoch)
         return views.decision(made, self._visible_ids(who, made.ids))
 
     def cluster(self, who: Identity) -> ClusterView:

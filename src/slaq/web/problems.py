@@ -21,6 +21,7 @@ MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[str, int] = {
     "IdentityError": 401,
     "ForbiddenError": 403,
+    "UnknownDecisionError": 404,
     "UnknownJobError": 404,
     "ConflictError": 409,
     "DuplicateJobError": 409,
