@@ -65,3 +65,8 @@ def short_of(what: str, ours: Estimate, paper: float) -> str:
 def sentences(*each: str) -> str:
     """Return the sentences that there are, as one paragraph."""
     return " ".join(one for one in each if one)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names as a sentence has them: "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
