@@ -4,7 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -62,6 +62,10 @@ class Settings:
     curves: Path = CURVES
     #: Told the share of the experiment that is done, from 0 to 1.
     progress: Callable[[float], None] = _unseen
+
+    def part(self, index: int, count: int) -> "Settings":
+        """Return the settings of the index-th of `count` parts, whose progress is a part of this one's."""
+        return replace(self, progress=lambda share: self.progress((index + share) / count))
 
     def outside(self, folder: str) -> Path:
         """Return that folder of the outside data, or skip the experiment."""

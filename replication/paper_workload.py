@@ -20,29 +20,35 @@ from replication.experiment import (
     Settings,
     in_parallel,
 )
-from replication.intervals import changes, estimate, number, percent, sentences, short_of, shown, table
-from replication.simulated import EPOCH_SECONDS, UNITS, Load, binned, load, origin, under
+from replication.intervals import estimate, number, percent, sentences, short_of, shown, table
+from replication.simulated import (
+    CONTEXT,
+    EPOCH_SECONDS,
+    MEASURE_NAMES,
+    MEASURES,
+    UNITS,
+    Arm,
+    Load,
+    binned,
+    loads,
+    origin,
+    summary,
+)
 from slaq.core.outcome import GROUPS, REDUCTIONS
 from slaq.reports.style import GROUPS as SHADES
 from slaq.reports.style import few_ticks, pen
 
 POLICIES = ("fair", "total-quality", "clairvoyant")
-MEASURES = ("mean_normalised_loss", "time_to_90", "time_to_95")
 #: The paper's changes against fair sharing (§6.2.1) and its seconds under fair sharing and SLAQ.
 PAPER = {"mean_normalised_loss": -0.73, "time_to_90": -0.45, "time_to_95": -0.30}
 PAPER_SECONDS = {0.9: (71, 39), 0.95: (98, 68)}
 #: The paper's mean shares of the cores by group (§6.2.1); it names no share for the second.
 PAPER_SHARES = {"high": 0.60, "low": 0.22}
-MEASURE_NAMES = {
-    "mean_normalised_loss": "mean normalised loss",
-    "time_to_90": "time to 90%",
-    "time_to_95": "time to 95%",
-}
 
 
 def run(settings: Settings) -> Results:
     """Run every policy on every seed's jobs."""
-    cases = [(load(settings, seed), policy) for seed in settings.seeds for policy in POLICIES]
+    cases = [(each, policy) for each in loads(settings) for policy in POLICIES]
     outcomes = dict(
         zip(((case.seed, policy) for case, policy in cases), in_parallel(one, cases, settings), strict=True)
     )
@@ -57,8 +63,7 @@ def run(settings: Settings) -> Results:
         "reductions": REDUCTIONS,
         "policies": {
             policy: {
-                **{m: estimate(each[m] for each in seen) for m in (*MEASURES, "mean_active", "completion")},
-                "change": {m: changes([a[m] for a in seen], [b[m] for b in fair]) for m in MEASURES},
+                **summary(seen, fair),
                 "time_to": [estimate(each["time_to"][k] for each in seen) for k in range(len(REDUCTIONS))],
                 "share_by_group": {g: estimate(each["share_by_group"][g] for each in seen) for g in GROUPS},
                 "loss_over_time": outcomes[first, policy]["loss_over_time"],
@@ -72,10 +77,10 @@ def run(settings: Settings) -> Results:
 def one(case: tuple[Load, str]) -> dict[str, Any]:
     """Run one seed's jobs under one policy."""
     jobs, policy = case
-    outcome = under(policy, jobs.workload())
+    outcome = Arm(policy=policy).run(jobs.workload(), jobs.seed).outcome
     total = np.maximum(outcome.units_by_group.sum(axis=1), 1.0)
     return {
-        **{measure: getattr(outcome, measure) for measure in (*MEASURES, "mean_active", "completion")},
+        **{measure: getattr(outcome, measure) for measure in (*MEASURES, *CONTEXT)},
         "time_to": outcome.time_to,
         "share_by_group": dict(outcome.share_by_group),
         "loss_over_time": binned(outcome.times, outcome.loss),

@@ -31,6 +31,17 @@ FIGURES = (
     "Figure 10c",
 )
 
+#: What goes beyond the paper, in the order of the report; headings that are not named here follow.
+BEYOND = (
+    "Max-min quality",
+    "Weights",
+    "A mix with other work",
+    "Sensitivity",
+    "Ablations",
+    "Rivals on an exploratory search",
+    "A day of the Philly trace",
+)
+
 BEGIN, END = "<!-- replication: begin -->", "<!-- replication: end -->"
 #: Inches.
 WIDTH = 7.0
@@ -58,9 +69,9 @@ def compose(experiments: Sequence[Experiment], records: Mapping[str, Record]) ->
     """Return the chapters: the paper's figures in its order, then what goes beyond it."""
     parts: dict[str, list[tuple[Section, Record]]] = {}
     missing: dict[str, list[str]] = {}
-    beyond: list[str] = []
+    claimed: set[str] = set()
     for experiment in experiments:
-        beyond += [each for each in experiment.headings if each not in FIGURES and each not in beyond]
+        claimed.update(experiment.headings)
         record = records.get(experiment.name)
         if record is None:
             for heading in experiment.headings:
@@ -68,6 +79,9 @@ def compose(experiments: Sequence[Experiment], records: Mapping[str, Record]) ->
             continue
         for section in experiment.sections(record.results):
             parts.setdefault(section.heading, []).append((section, record))
+    beyond = sorted(
+        claimed - set(FIGURES), key=lambda each: (BEYOND.index(each) if each in BEYOND else 99, each)
+    )
     # The section that tells what the paper shows opens the chapter.
     return [
         Chapter(
