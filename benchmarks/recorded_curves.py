@@ -22,15 +22,19 @@ class RecordedCurve:
     source: str
     family: str
     losses: Floats
+    #: Runs of one task trained for the same thing, so that their losses can be compared; empty where unknown.
+    task: str = ""
 
 
-def read_curves(folder: Path) -> list[RecordedCurve]:
-    """Read every finite, improving curve that was not recorded per mini-batch, whose noise is not scored."""
+def read_curves(folder: Path, *, improving: bool = True) -> list[RecordedCurve]:
+    """Read every finite curve that was not recorded per mini-batch; those that never improved only if asked to."""
     with gzip.open(folder / "index.csv.gz", "rt", encoding="utf-8", newline="") as lines:
         index = [
             row
             for row in csv.DictReader(lines)
-            if row["all_finite"] == "1" and row["improved"] == "1" and "minibatch" not in row["metric"]
+            if row["all_finite"] == "1"
+            and (row["improved"] == "1" or not improving)
+            and "minibatch" not in row["metric"]
         ]
     arrays = {source: np.load(folder / f"{source}.npz") for source in {row["source"] for row in index}}
     loaded = {source: (file["offsets"], file["y"].astype(float)) for source, file in arrays.items()}
@@ -38,7 +42,11 @@ def read_curves(folder: Path) -> list[RecordedCurve]:
     for row in index:
         offsets, losses = loaded[row["source"]]
         start, stop = offsets[int(row["row"])], offsets[int(row["row"]) + 1]
-        found.append(RecordedCurve(source=row["source"], family=row["family"], losses=losses[start:stop]))
+        found.append(
+            RecordedCurve(
+                source=row["source"], family=row["family"], task=row["task"], losses=losses[start:stop]
+            )
+        )
     return found
 
 

@@ -31,7 +31,10 @@ def changes(values: Iterable[float], baselines: Iterable[float]) -> dict[str, fl
 
 def number(value: float | None, digits: int = 0) -> str:
     """Return the number with a true minus sign and thousands apart; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}".replace("-", "−")
+    if value is None or not math.isfinite(value):
+        return "–"
+    # Adding zero makes a rounded −0 plain.
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
 
 
 def shown(value: Estimate, digits: int = 0, unit: str = "") -> str:

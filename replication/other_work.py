@@ -14,7 +14,6 @@ from replication.intervals import changes, estimate, number, percent, sentences,
 from replication.simulated import EPOCH_SECONDS, UNITS, Arm, Load, loads, origin
 from slaq.core.arrays import Floats
 from slaq.core.job import JobSpec, Kind
-from slaq.core.sharing import water_fill
 from slaq.ports import History
 from slaq.reports.style import pen
 from slaq.simulation.workload import SimulatedJob, Workload
@@ -122,7 +121,13 @@ def _fair(specs: list[JobSpec], capacity: int) -> Floats:
         [spec.max_units or capacity if spec.reserved_units is None else spec.reserved_units for spec in specs]
     )
     least = np.array([spec.reserved_units or 0 for spec in specs])
-    return water_fill(np.ones(len(specs)), limit, capacity, least if least.sum() <= capacity else None)
+    # One level for all, between each job's least and limit; halved until the shares fill the capacity.
+    low, high = 0.0, float(capacity)
+    for _ in range(60):
+        level = (low + high) / 2
+        low, high = (level, high) if np.clip(level, least, limit).sum() < capacity else (low, level)
+    shares: Floats = np.clip(high, least, limit).astype(np.float64)
+    return shares
 
 
 def sections(results: Results) -> list[Section]:
