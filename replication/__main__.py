@@ -48,10 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=options.quick, seeds=QUICK_SEEDS if options.quick else FULL_SEEDS, data=options.data
     )
     home = QUICK_HOME if options.quick else HERE
-    fresh = {} if options.report_only else _run(chosen, settings)
     if options.check:
-        return _check(chosen, fresh)
-    for record in fresh.values():
+        return _check(chosen, dict(_run(chosen, settings)))
+    for _, record in () if options.report_only else _run(chosen, settings):
         record.write(home / "results")
     publish(home)
     return 0
@@ -97,17 +96,17 @@ def publish(home: Path) -> None:
         README.write_text(readme_with(text, comparisons(chapters)), encoding="utf-8")
 
 
-def _run(chosen: Sequence[Experiment], settings: Settings) -> dict[str, Record]:
+def _run(chosen: Sequence[Experiment], settings: Settings) -> Iterator[tuple[str, Record]]:
     """Run the experiments one after another; those that cannot run are named and left out."""
-    records = {}
     console = Console(stderr=True)
     for experiment in chosen:
         with _progress(console, experiment.name) as progress:
             try:
-                records[experiment.name] = carry_out(experiment, replace(settings, progress=progress))
+                record = carry_out(experiment, replace(settings, progress=progress))
             except SkippedError as error:
                 console.print(f"{experiment.name}: skipped, {error}", highlight=False, soft_wrap=True)
-    return records
+                continue
+        yield experiment.name, record
 
 
 @contextmanager

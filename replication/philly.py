@@ -3,8 +3,8 @@
 The trace (Jeon et al., ATC 2019) tells when each job came, how many GPUs it held and for how long, not how its
 loss went. So each job is given the curve of some recorded deep-learning run, drawn anew for every seed. A unit is
 one GPU; a job can use as many as it held in the trace; its work is GPUs x duration, cut at a day, spread evenly
-over the iterations of its curve. It runs as fast as its units allow. The cluster is made so small that a fifth more work
-arrives during the day than it can do.
+over the iterations of its curve. It runs as fast as its units allow. The cluster is made so small that twice as
+much work arrives during the day as it can do.
 """
 
 import csv
@@ -28,10 +28,10 @@ from slaq.simulation.recorded import Selection, read_archive, sample
 from slaq.simulation.workload import Workload
 
 POLICIES = ("fair", "total-quality", "least-attained")
-EPOCH_SECONDS = 120.0
+EPOCH_SECONDS = 60.0
 DAY = 86_400.0
-#: How much more work arrives than the units can do in a day.
-PRESSURE = 1.2
+#: How many times the work arrives that the units can do in a day.
+PRESSURE = 2.0
 QUICK_JOBS = 200
 SELECTION = Selection(
     sources=("deepobs", "taskset", "algoperf", "modded_nanogpt", "sync_switch"), min_length=20, max_length=100
@@ -119,6 +119,8 @@ def run(settings: Settings) -> Results:
         "date": date,
         "jobs": len(workload),
         "units": units,
+        "epoch_seconds": EPOCH_SECONDS,
+        "pressure": PRESSURE,
         "gpus": sorted({job.spec.max_units for job in workload if job.spec.max_units}),
         "policies": {
             policy: {
@@ -178,9 +180,10 @@ def sections(results: Results) -> list[Section]:
             f"{shown(ours['decision_ms'], 1, ' ms')} (median). Values, and changes against fair sharing:\n\n"
             + table(("", *policies), rows),
             made=f"Simulated: the jobs of {results['date']}, the busiest day of the trace, with epochs of "
-            f"{EPOCH_SECONDS:g} s. A unit is a GPU; a job uses at most the GPUs it held; its work is GPUs x "
-            "duration (a day at most), spread over the iterations of a recorded deep-learning curve "
-            "(`curves_public`), drawn by seed. The units are those that could do the day's work in 1.2 days.",
+            f"{results['epoch_seconds']:g} s. A unit is a GPU; a job uses at most the GPUs it held; its work is "
+            "GPUs x duration (a day at most), spread over the iterations of a recorded deep-learning curve "
+            "(`curves_public`), drawn by seed. The units are so few that "
+            f"{results['pressure']:g} times the work arrives that they can do in a day.",
             falls_short=sentences(
                 f"Worse than fair sharing: {', '.join(worse)}." if worse else "",
                 f"least-attained is better in: {', '.join(rival)}." if rival else "",

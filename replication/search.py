@@ -195,10 +195,11 @@ def sections(results: Results) -> list[Section]:
             title="Best model found by time t, and CPU spent",
             ours="\n\n".join(parts),
             made=f"Simulated: configurations arrive every {MEAN_ARRIVAL:g} s on {UNITS} units, {MAX_UNITS} of "
-            f"which one can use at most; each runs for 50 iterations of {CPU_SECONDS_PER_ITERATION:g} CPU seconds. ASHA: "
-            "rungs at 1, 3, 9 and 27 iterations, one in three goes on; the units are divided among those left. The "
-            "gap is from the best loss so far to the best of all curves, in parts of the range from the median "
-            "first loss. Times are means over the seeds that got there. Recorded: one task of TaskSet per seed.",
+            f"which one can use at most; each runs for 50 iterations of {CPU_SECONDS_PER_ITERATION:g} CPU seconds. "
+            "ASHA: rungs at 1, 3, 9 and 27 iterations, one in three goes on; the units are divided among those "
+            "left. The gap is from the best loss so far to the best of all curves, in parts of the range from "
+            "the median first loss. Times are means over the seeds that got there. Recorded: one task "
+            "of TaskSet per seed.",
             falls_short=sentences(
                 *(_verdict(source, seen["arms"]) for source, seen in results["sources"].items())
             ),
