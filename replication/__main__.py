@@ -88,12 +88,28 @@ def _parser() -> argparse.ArgumentParser:
 def publish(home: Path) -> None:
     """Make the report from the results in `home`; the committed ones also make the README's table."""
     known = list(experiments().values())
-    records = {each.name: record for each in known if (record := Record.read(home / "results", each.name))}
+    records = {each.name: record for each in known if (record := _kept(each, home / "results"))}
     chapters = compose(known, records)
     write(chapters, home)
     if home == HERE:
         text = README.read_text(encoding="utf-8")
         README.write_text(readme_with(text, comparisons(chapters)), encoding="utf-8")
+
+
+def _kept(experiment: Experiment, folder: Path) -> Record | None:
+    """Return the results of an experiment; None, with a word of it, where another version of it wrote them."""
+    record = Record.read(folder, experiment.name)
+    if record is not None:
+        try:
+            experiment.sections(record.results)
+        except (KeyError, IndexError, TypeError):
+            print(
+                f"replication: {folder / experiment.name}.json is of another version of the experiment and left "
+                f"out; run it again: --only {experiment.name}",
+                file=sys.stderr,
+            )
+            return None
+    return record
 
 
 def _run(chosen: Sequence[Experiment], settings: Settings) -> Iterator[tuple[str, Record]]:

@@ -131,7 +131,8 @@ def _figure_7a(results: Results, made: str) -> Section:
         ),
         readme=(
             Comparison(
-                what="mean normalised loss of active jobs, against fair (simulated, 160 jobs, 640 units)",
+                what="mean normalised loss of active jobs, against fair "
+                f"(simulated, {results['jobs']} jobs, {results['units']} units)",
                 paper=f"{number(100 * PAPER['mean_normalised_loss'])}%",
                 ours=percent(change),
             ),
