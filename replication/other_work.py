@@ -196,17 +196,14 @@ def sections(results: Results) -> list[Section]:
 
 def _draw(figure: Figure, series: dict[str, Any]) -> None:
     axes = figure.subplots()
+    due, held = series["units_due"], series["units_held"]
     # What was due lies broad and pale below what was held, as the two hardly differ.
-    for what, label, look in (
-        ("units_due", "due to other work", {"color": pen("fair").color, "lw": 6.0, "alpha": 0.4}),
-        (
-            "units_held",
-            "held by other work under total-quality",
-            {"color": pen("total-quality").color, "lw": 1.2},
-        ),
-    ):
-        times = np.array(series[what]["times"]) / 60
-        axes.plot(times, series[what]["values"], label=label, **look)
+    wide: dict[str, Any] = {"color": pen("fair").color, "lw": 6.0, "alpha": 0.4}
+    axes.plot(np.array(due["times"]) / 60, due["values"], label="due to other work", **wide)
+    label = "held by other work under total-quality"
+    axes.plot(
+        np.array(held["times"]) / 60, held["values"], label=label, color=pen("total-quality").color, lw=1.2
+    )
     axes.set(xlabel="time (minutes)", ylabel="units", ylim=(0, None))
     few_ticks(axes)
     figure.legend(loc="outside upper left", ncols=2)

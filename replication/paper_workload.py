@@ -98,6 +98,8 @@ def sections(results: Results) -> list[Section]:
         f"{results['epoch_seconds']:g} s, on {results['curves']}; Poisson arrivals, log-normal costs. The paper "
         "does not tell its jobs' costs; ours are such that fair sharing takes about as long to 90% as it did there."
     )
+    if "recorded" in results["curves"]:
+        made += " The forecaster was fitted on curves of other people's runs, none of these."
     return [_figure_7a(results, made), _figure_7b(results, made), _figure_8(results, made)]
 
 
