@@ -6,7 +6,7 @@ fed as a scheduler would see them, and the error is relative to the true loss, a
 they also forecast from places drawn, with each seed anew, from loss curves that others have published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def _by_algorithm(curves: list[RecordedCurve], cases: Cases, off: Floats) -> dic
     return {"algorithms": by_algorithm, "mean": stratified(list(by_algorithm.values()))}
 
 
-def stratified(parts: list[Estimate]) -> dict[str, float]:
+def stratified(parts: Sequence[Estimate]) -> dict[str, float]:
     """Return the mean of independent estimates, all counting alike, with the interval that theirs imply."""
     mean = float(np.mean([part["mean"] for part in parts]))
     half = float(np.sqrt(sum(((part["high"] - part["low"]) / 2) ** 2 for part in parts)) / len(parts))
