@@ -6,25 +6,14 @@ fed as a scheduler would see them, and the error is relative to the true loss, a
 they also forecast from places drawn, with each seed anew, from loss curves that others have published.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.recorded_curves import (
-    Cases,
-    RecordedCurve,
-    cut,
-    every_place,
-    forecasts,
-    macro,
-    read_curves,
-    truths,
-)
-from replication.catalogue import ACRONYMS
+from benchmarks.recorded_curves import RecordedCurve
 from replication.experiment import (
     Comparison,
     Experiment,
@@ -35,24 +24,21 @@ from replication.experiment import (
     Settings,
     recorded_runs,
 )
-from replication.intervals import Estimate, estimate, listed, number, percent, sentences, table
+from replication.forecast_errors import (
+    EARLIEST,
+    FARTHEST,
+    HORIZONS,
+    PUBLIC_EARLIEST,
+    WAYS,
+    example,
+    own_errors,
+    published_errors,
+)
+from replication.intervals import Estimate, listed, number, percent, sentences, table
 from slaq.core.arrays import Floats
 from slaq.core.errors import WorkloadError
-from slaq.core.forecast import METHODS
-from slaq.reports.style import BLUE, INK, MUTED
+from slaq.reports.style import INK, MUTED
 
-HORIZONS = (1, 5, 10)
-FARTHEST = HORIZONS[-1]
-#: Method, what it is called, colour and marker.
-WAYS = {
-    "strawman": ("strawman", "#7d858f", "s"),
-    "weighted-fit": ("the paper's weighted fit", "#e69f00", "^"),
-    "slaq": ("slaq", BLUE, "o"),
-}
-#: Losses that are known before the first forecast is scored.
-EARLIEST = 5
-#: Cases of each family of published curves, and the fewest losses known there.
-PUBLIC_CASES, PUBLIC_EARLIEST = 200, 10
 #: The run that is drawn as the paper's Figure 6 draws one.
 EXAMPLE = "gbt-usual-made12k-2"
 EXAMPLE_SHOWN = 50
@@ -78,85 +64,12 @@ def run(settings: Settings) -> Results:
         "runs": len(curves),
         "own": own,
         "example": example([RecordedCurve(source=EXAMPLE, family="", losses=_run(runs, EXAMPLE))]),
-        "published": None if settings.data is None else published_errors(settings),
+        "published": published_errors(settings),
     }
 
 
 def _run(runs: Any, name: str) -> Floats:
     return next((job.losses for job in runs if job.spec.id == name), next(iter(runs)).losses)
-
-
-def own_errors(curves: list[RecordedCurve]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return estimates over runs, by method, horizon and algorithm, of a run's mean relative error.
-
-    Under "range" is the error at the last horizon relative to the run's range instead of the true loss.
-    """
-    cases = every_place(curves, earliest=EARLIEST)
-    true = truths(curves, cases, HORIZONS)
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for method in WAYS:
-        said = forecasts(METHODS[method], curves, cases, HORIZONS)
-        off = np.abs(said / true - 1.0)
-        found[method] = {
-            str(horizon): _by_algorithm(curves, cases, off[:, place])
-            for place, horizon in enumerate(HORIZONS)
-        }
-        found[method]["range"] = _by_algorithm(curves, cases, np.abs(said - true)[:, -1] / cases.extent)
-    return found
-
-
-def _by_algorithm(curves: list[RecordedCurve], cases: Cases, off: Floats) -> dict[str, Any]:
-    means = {place: float(off[cases.curve == place].mean()) for place in np.unique(cases.curve).tolist()}
-    by_algorithm = {
-        acronym: estimate(mean for place, mean in means.items() if curves[place].family == acronym)
-        for acronym in ACRONYMS
-        if any(curves[place].family == acronym for place in means)
-    }
-    return {"algorithms": by_algorithm, "mean": stratified(list(by_algorithm.values()))}
-
-
-def stratified(parts: Sequence[Estimate]) -> dict[str, float]:
-    """Return the mean of independent estimates, all counting alike, with the interval that theirs imply."""
-    mean = float(np.mean([part["mean"] for part in parts]))
-    half = float(np.sqrt(sum(((part["high"] - part["low"]) / 2) ** 2 for part in parts)) / len(parts))
-    return {"mean": mean, "low": mean - half, "high": mean + half, "n": sum(part["n"] for part in parts)}
-
-
-def example(curves: list[RecordedCurve]) -> dict[str, Any]:
-    """Return one run with what was forecast from each of its places, one row per horizon."""
-    cases = every_place(curves, earliest=EARLIEST)
-    said = {method: forecasts(METHODS[method], curves, cases, HORIZONS).T for method in WAYS}
-    return {"run": curves[0].source, "losses": curves[0].losses, "places": cases.known - 1, "forecasts": said}
-
-
-def published_errors(settings: Settings) -> dict[str, Any]:
-    """Return estimates over seeds of the error in % of a curve's range, averaged over families."""
-    folder: Path = settings.outside("curves_public")
-    curves = read_curves(folder)
-    seen: dict[str, list[list[float]]] = {method: [] for method in WAYS}
-    count = 0
-    for place, seed in enumerate(settings.seeds):
-        cases = cut(
-            curves,
-            np.random.default_rng(seed),
-            per_family=20 if settings.quick else PUBLIC_CASES,
-            earliest=PUBLIC_EARLIEST,
-        )
-        true, everything = truths(curves, cases, HORIZONS), np.ones(len(cases), dtype=bool)
-        count += len(cases)
-        for method in WAYS:
-            off = np.abs(forecasts(METHODS[method], curves, cases, HORIZONS) - true)
-            seen[method].append([macro(column, cases, everything)[0] / 100.0 for column in off.T])
-        settings.progress(0.6 + 0.4 * (place + 1) / len(settings.seeds))
-    return {
-        "curves": len(curves),
-        "families": len({curve.family for curve in curves}),
-        "cases": count,
-        "error": {
-            method: {str(h): estimate(row[k] for row in rows) for k, h in enumerate(HORIZONS)}
-            for method, rows in seen.items()
-        },
-    }
 
 
 def sections(results: Results) -> list[Section]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from replication.crowd import FULL, PROBE, QUICK, plan
+from replication.crowd import FULL, QUICK, plan
 from replication.experiment import (
     Comparison,
     Experiment,
@@ -23,31 +23,18 @@ from replication.experiment import (
     Settings,
 )
 from replication.intervals import changes, estimate, number, percent, sentences, short_of, shown, table
+from replication.paper_workload import PAPER
 from replication.quiet import busy_share, noise
-from replication.simulated import binned
-from slaq.bootstrap import Run
+from replication.simulated import MEASURE_NAMES, MEASURES, binned
+from replication.watched_job import NAMES, POLICIES, figure_3, followed
 from slaq.cli.training import Site, Trained, measured, train
-from slaq.core.outcome import REDUCTIONS, JobCurve
-from slaq.core.quality import time_to
+from slaq.core.outcome import REDUCTIONS
 from slaq.engines.local.engine import cores_here
 from slaq.reports.style import few_ticks, pen
 
-POLICIES = ("fair", "total-quality")
-NAMES = {"fair": "fair sharing", "total-quality": "slaq"}
 EPOCH_SECONDS = 0.5
 #: Seconds without a decision after which nothing is taken to have been active.
 LONGEST_GAP = 4 * EPOCH_SECONDS
-MEASURES = {
-    "mean_normalised_loss": "mean normalised loss",
-    "time_to_90": "time to 90%",
-    "time_to_95": "time to 95%",
-}
-#: The paper's changes against fair sharing (§6.2.1), on 640 cores.
-PAPER = {"mean_normalised_loss": -0.73, "time_to_90": -0.45, "time_to_95": -0.30}
-#: The paper's seconds to 90% accuracy in its Figure 3, under the fair scheduler and under SLAQ.
-PAPER_ACCURACY = (230, 70)
-#: The accuracy that is waited for, where the probe gets there in every run.
-MARK = 0.9
 
 
 def run(settings: Settings) -> Results:
@@ -95,24 +82,6 @@ def pair(trained: Mapping[str, Trained], *, drawn: bool) -> dict[str, Any]:
     }
 
 
-def followed(run: Run, trained: Trained, *, drawn: bool) -> dict[str, Any]:
-    """Return the probe's course in seconds since it arrived: its ends, and all of it where it is drawn."""
-    spec = next(each for each in run.history.jobs() if each.id == PROBE)
-    curve = JobCurve.of(spec, run.history.events(PROBE))
-    seconds = curve.times - spec.arrival
-    accuracy = np.array([beside["accuracy"] for beside in trained.metrics[PROBE]])
-    return {
-        "loss_90": time_to(seconds, curve.losses, 0.9),
-        "accuracy": float(accuracy.max()),
-        # When each whole percent of accuracy was first reached.
-        "percents": [
-            float(seconds[np.argmax(accuracy >= mark / 100)]) if accuracy.max() >= mark / 100 else None
-            for mark in range(101)
-        ],
-        "course": {"seconds": seconds, "losses": curve.losses, "accuracy": accuracy} if drawn else None,
-    }
-
-
 def sections(results: Results) -> list[Section]:
     """Return Figure 3, and the real halves of Figures 7a and 7b."""
     pairs = results["pairs"]
@@ -122,7 +91,7 @@ def sections(results: Results) -> list[Section]:
         f"of {results['epoch_seconds']:g} s. Every seed's jobs train under both policies, one run right after the "
         f"other; {len(pairs)} pairs. A job's final best is the best loss that either run found."
     )
-    return [_figure_3(results, made), _figure_7a(results, made), _figure_7b(results, made)]
+    return [figure_3(results, made), _figure_7a(results, made), _figure_7b(results, made)]
 
 
 def _each(pairs: Sequence[Mapping[str, Any]], policy: str, name: str) -> list[float]:
@@ -173,8 +142,8 @@ def _figure_7a(results: Results, made: str) -> Section:
         ),
         readme=(
             Comparison(
-                what=f"the same in a real run on {results['cores']} cores",
-                paper="",
+                what=f"mean normalised loss in a real run on {results['cores']} cores, against fair sharing",
+                paper=f"{number(100 * PAPER['mean_normalised_loss'])}%",
                 ours=percent(loss),
             ),
         ),
@@ -197,19 +166,22 @@ def _figure_7b(results: Results, made: str) -> Section:
             *(shown(estimate(_each(pairs, policy, name)), 1) for name in found for policy in POLICIES),
         )
     )
-    header = ("seed", *(f"{MEASURES[name]}, {NAMES[policy]} (s)" for name in found for policy in POLICIES))
+    header = (
+        "seed",
+        *(f"{MEASURE_NAMES[name]}, {NAMES[policy]} (s)" for name in found for policy in POLICIES),
+    )
     return Section(
         heading="Figure 7b",
         title=f"The same, for real: {results['jobs']} jobs on this machine's {results['cores']} cores",
         ours=(
             "Against fair sharing, paired by seed: "
-            + ", ".join(f"{MEASURES[name]} {percent(change)}" for name, change in found.items())
+            + ", ".join(f"{MEASURE_NAMES[name]} {percent(change)}" for name, change in found.items())
             + f".\n\n{table(header, rows)}"
         ),
         made=made,
         falls_short=sentences(
             *(
-                short_of(f"{MEASURES[name]} in the real run", change, PAPER[name])
+                short_of(f"{MEASURE_NAMES[name]} in the real run", change, PAPER[name])
                 for name, change in found.items()
             ),
             noise(results["busy"]),
@@ -223,83 +195,11 @@ def _figure_7b(results: Results, made: str) -> Section:
         ),
         readme=tuple(
             Comparison(
-                what=f"{MEASURES[name]} of the loss reduction in a real run on {results['cores']} cores",
-                paper="",
+                what=f"{MEASURE_NAMES[name]} in a real run on {results['cores']} cores, against fair sharing",
+                paper=f"{number(100 * PAPER[name])}%",
                 ours=percent(change),
             )
             for name, change in found.items()
-        ),
-    )
-
-
-def accuracy_mark(pairs: Sequence[Mapping[str, Any]]) -> int:
-    """Return the percents of accuracy to wait for: MARK, or the most that every run reached."""
-    lowest = min(each[policy]["probe"]["accuracy"] for each in pairs for policy in POLICIES)
-    return int(100 * min(MARK, lowest))
-
-
-def probe_times(pairs: Sequence[Mapping[str, Any]], policy: str, mark: int) -> list[float]:
-    """Return the seconds from the probe's arrival to that accuracy, for every seed."""
-    return [each[policy]["probe"]["percents"][mark] for each in pairs]
-
-
-def _figure_3(results: Results, made: str) -> Section:
-    pairs = results["pairs"]
-    mark = accuracy_mark(pairs)
-    seconds = {policy: probe_times(pairs, policy, mark) for policy in POLICIES}
-    loss = {policy: [each[policy]["probe"]["loss_90"] for each in pairs] for policy in POLICIES}
-    sooner = changes(seconds["total-quality"], seconds["fair"])
-    fair, ours = PAPER_ACCURACY
-    rows = [
-        (
-            str(each["seed"]),
-            *(number(seconds[policy][place], 1) for policy in POLICIES),
-            *(number(loss[policy][place], 1) for policy in POLICIES),
-        )
-        for place, each in enumerate(pairs)
-    ]
-    header = (
-        "seed",
-        *(f"{mark}% accuracy, {NAMES[policy]} (s)" for policy in POLICIES),
-        *(f"90% of the loss reduction, {NAMES[policy]} (s)" for policy in POLICIES),
-    )
-    return Section(
-        heading="Figure 3",
-        title="One job's accuracy and loss over time, in the middle of a crowd",
-        paper=(
-            f"The job reaches 90% accuracy after {fair} s under the fair scheduler and after {ours} s under SLAQ, "
-            f"{100 * (1 - ours / fair):.0f}% sooner."
-        ),
-        ours=(
-            f"Time from the job's arrival to {mark}% accuracy on rows held out, against fair sharing: "
-            f"{percent(sooner)}; to 90% of its loss reduction: "
-            f"{percent(changes(loss['total-quality'], loss['fair']))}.\n\n{table(header, rows)}"
-        ),
-        made=(
-            f"The job is a logistic regression by gradient descent on {results['probe_data']}, a fifth of the rows "
-            f"held out; it is in the middle of the crowd of Figure 7's real run. {made}"
-        ),
-        falls_short=sentences(
-            short_of(f"the time to {mark}% accuracy", sooner, ours / fair - 1),
-            ""
-            if mark == int(100 * MARK)
-            else f"{mark}% is the most accuracy that this job reached in every run; it stands for the paper's 90%.",
-            noise(results["busy"]),
-        ),
-        pictures=(
-            Picture(
-                name="figure-3",
-                alt="Accuracy on held-out rows and loss of one job over time, under fair sharing and slaq.",
-                draw=lambda figure: draw_probe(figure, pairs[0], mark),
-                height=4.2,
-            ),
-        ),
-        readme=(
-            Comparison(
-                what=f"one job's time to {mark}% accuracy, in a real run",
-                paper=f"{number(100 * (ours / fair - 1))}%",
-                ours=percent(sooner),
-            ),
         ),
     )
 
@@ -308,26 +208,8 @@ def key_figures(results: Results) -> list[KeyFigure]:
     """Return the changes against fair sharing."""
     return [
         KeyFigure(name=f"change of {what}, real run", value=change_of(results["pairs"], name))
-        for name, what in MEASURES.items()
+        for name, what in MEASURE_NAMES.items()
     ]
-
-
-def draw_probe(figure: Figure, pair_drawn: Mapping[str, Any], mark: int) -> None:
-    """Draw Figure 3's job: accuracy above, loss below."""
-    top, bottom = figure.subplots(2, 1, sharex=True)
-    for policy in POLICIES:
-        course, (color, dash) = pair_drawn[policy]["probe"]["course"], pen(policy)
-        accuracy = 100.0 * np.array(course["accuracy"])
-        top.plot(course["seconds"], accuracy, color=color, linestyle=dash, label=NAMES[policy])
-        bottom.plot(course["seconds"], course["losses"], color=color, linestyle=dash)
-        reached = pair_drawn[policy]["probe"]["percents"][mark]
-        top.plot([reached], [mark], marker="o", ms=5, color=color)
-    top.set_ylabel("test accuracy, %")
-    bottom.set_ylabel("loss")
-    bottom.set_xlabel("seconds since the job arrived")
-    for axes in (top, bottom):
-        few_ticks(axes)
-    top.legend(loc="lower right")
 
 
 def draw_losses(figure: Figure, pair_drawn: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from replication.convergence import normalised_change
 from replication.crowd import PROBE, QUICK, Probe, plan
 from replication.diminishing_returns import course
 from replication.experiment import CURVES, Settings, recorded_runs
-from replication.forecasts import stratified
+from replication.forecast_errors import stratified
 from replication.intervals import estimate, listed
 from replication.iteration_cost import fitted, layer_sizes, predicted
 from replication.quiet import busy_share, noise
