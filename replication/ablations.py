@@ -1,8 +1,8 @@
 """Ablations: what each part of slaq is worth, with the paper's predictor and normaliser in place of its own."""
 
+from replication.drawing import draw_changes
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings
 from replication.intervals import percent, sentences, table
-from replication.sensitivity import draw_changes
 from replication.simulated import MEASURE_NAMES, MEASURES, UNITS, Arm, compare, loads, origin
 
 ARMS = {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from replication.drawing import draw_over_time
 from replication.experiment import (
     Comparison,
     Experiment,
@@ -128,7 +129,11 @@ def _figure_7a(results: Results, made: str) -> Section:
             Picture(
                 name="figure-7a",
                 alt="Mean normalised loss of the active jobs over time under fair sharing and under slaq",
-                draw=lambda figure: _draw_loss(figure, policies),
+                draw=lambda figure: draw_over_time(
+                    figure,
+                    {policy: seen["loss_over_time"] for policy, seen in policies.items()},
+                    "mean normalised loss",
+                ),
             ),
         ),
         readme=(
@@ -238,22 +243,6 @@ def _figure_8(results: Results, made: str) -> Section:
             ),
         ),
     )
-
-
-def _draw_loss(figure: Figure, policies: dict[str, Any]) -> None:
-    axes = figure.subplots()
-    for policy, seen in policies.items():
-        series = seen["loss_over_time"]
-        axes.plot(
-            np.array(series["times"]) / 60,
-            series["values"],
-            label=policy,
-            color=pen(policy).color,
-            ls=pen(policy).dash,
-        )
-    axes.set(xlabel="time (minutes)", ylabel="mean normalised loss", ylim=(0, None))
-    few_ticks(axes)
-    figure.legend(loc="outside upper left", ncols=3)
 
 
 def _draw_time_to(figure: Figure, results: Results) -> None:

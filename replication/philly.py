@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from replication.drawing import draw_over_time
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
 from replication.intervals import changes, estimate, number, percent, sentences, shown, table
 from replication.simulated import binned
 from slaq.bootstrap import Simulation
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
-from slaq.reports.style import few_ticks, pen
 from slaq.simulation.recorded import Selection, read_archive, sample
 from slaq.simulation.workload import Workload
 
@@ -195,7 +194,12 @@ def sections(results: Results) -> list[Section]:
                 Picture(
                     name="philly",
                     alt="Mean normalised loss of the active jobs over the day under three policies",
-                    draw=lambda figure: _draw(figure, policies),
+                    draw=lambda figure: draw_over_time(
+                        figure,
+                        {policy: seen["over_time"] for policy, seen in policies.items()},
+                        "mean normalised loss",
+                        unit="hours",
+                    ),
                 ),
             ),
         )
@@ -207,17 +211,6 @@ def _value(measure: str, value: Any) -> str:
         return shown(value, 3)
     scaled = {key: each if key == "n" or each is None else each / 60 for key, each in value.items()}
     return shown(scaled, 0, " min")
-
-
-def _draw(figure: Figure, policies: dict[str, Any]) -> None:
-    axes = figure.subplots()
-    for policy, seen in policies.items():
-        style = pen(policy)
-        times = np.array(seen["over_time"]["times"]) / 3600
-        axes.plot(times, seen["over_time"]["values"], label=policy, color=style.color, ls=style.dash)
-    axes.set(xlabel="hour of the day", ylabel="mean normalised loss", ylim=(0, None))
-    few_ticks(axes)
-    figure.legend(loc="outside upper left", ncols=3)
 
 
 def key_figures(results: Results) -> list[KeyFigure]:

@@ -7,13 +7,10 @@ Each row changes one thing and keeps the rest at slaq's own settings. Where the 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
+from replication.drawing import draw_changes
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings
 from replication.intervals import percent, sentences, table
 from replication.simulated import MEASURE_NAMES, MEASURES, UNITS, Arm, compare, loads, origin
-from slaq.reports.style import BLUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,23 +153,6 @@ def _flat(results: Results) -> list[tuple[str, Any]]:
             for each in question["settings"]
         ),
     ]
-
-
-def draw_changes(figure: Figure, changes: list[tuple[str, Any]]) -> None:
-    """Draw one horizontal interval per setting, the first one as the yardstick."""
-    axes = figure.subplots()
-    place = np.arange(len(changes))[::-1]
-    mean, low, high = (100 * np.array([each[key] for _, each in changes]) for key in ("mean", "low", "high"))
-    axes.axvline(0, color="#68707a", lw=0.8)
-    axes.axvline(mean[0], color=BLUE, lw=0.8, ls=":")
-    axes.errorbar(
-        mean, place, xerr=[mean - low, high - mean], fmt="o", ms=4, color=BLUE, elinewidth=1.2, capsize=2
-    )
-    axes.set_yticks(place, [name for name, _ in changes])
-    axes.set(
-        xlabel="change of the mean time to 90% against fair sharing (%)", ylim=(-0.7, len(changes) - 0.3)
-    )
-    axes.grid(axis="x")
 
 
 def key_figures(results: Results) -> list[KeyFigure]:

@@ -6,12 +6,11 @@ The paper describes the policy (§4.3) and does not measure it.
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from replication.drawing import draw_over_time
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
 from replication.intervals import changes, estimate, percent, sentences, shown, table
 from replication.simulated import EPOCH_SECONDS, UNITS, Arm, Load, binned, loads, origin
-from slaq.reports.style import few_ticks, pen
 
 POLICIES = ("fair", "total-quality", "min-quality")
 #: The mean over epochs of the worst job's loss, the share of epochs in which it is above a half, and what the mean
@@ -99,22 +98,16 @@ def sections(results: Results) -> list[Section]:
                 Picture(
                     name="max-min",
                     alt="Normalised loss of the worst active job over time under three policies",
-                    draw=lambda figure: _draw(figure, policies),
+                    draw=lambda figure: draw_over_time(
+                        figure,
+                        {policy: seen["over_time"] for policy, seen in policies.items()},
+                        "normalised loss of the worst job",
+                        top=1.02,
+                    ),
                 ),
             ),
         )
     ]
-
-
-def _draw(figure: Figure, policies: dict[str, Any]) -> None:
-    axes = figure.subplots()
-    for policy, seen in policies.items():
-        style = pen(policy)
-        times = np.array(seen["over_time"]["times"]) / 60
-        axes.plot(times, seen["over_time"]["values"], label=policy, color=style.color, ls=style.dash)
-    axes.set(xlabel="time (minutes)", ylabel="normalised loss of the worst job", ylim=(0, 1.02))
-    few_ticks(axes)
-    figure.legend(loc="outside upper left", ncols=3)
 
 
 def key_figures(results: Results) -> list[KeyFigure]:
