@@ -144,7 +144,10 @@ def _check(chosen: Sequence[Experiment], fresh: dict[str, Record]) -> int:
     worse = compared = 0
     for experiment in chosen:
         committed = Record.read(HERE / "results", experiment.name)
-        if committed is None or experiment.name not in fresh:
+        if experiment.name not in fresh:
+            continue
+        if committed is None:
+            print(f"{experiment.name}: there are no committed results to compare with")
             continue
         before = {figure.name: figure for figure in experiment.key_figures(committed.results)}
         for figure in experiment.key_figures(fresh[experiment.name].results):

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,73 @@ def test_check_is_for_full_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """A quick run cannot be held against committed results, and is refused."""
     assert main(["--check", "--quick"]) == 2
     assert "--quick" in capsys.readouterr().err
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for replication/, with one experiment whose key figure is 1."""
+    experiment = replace(
+        toy(),
+        key_figures=lambda results: [
+            KeyFigure(
+                name="x",
+                value={"mean": results["x"], "low": results["x"] - 0.1, "high": results["x"] + 0.1},
+            )
+        ],
+    )
+    monkeypatch.setattr("replication.__main__.HERE", tmp_path)
+    monkeypatch.setattr("replication.__main__.README", tmp_path / "README.md")
+    monkeypatch.setattr("replication.experiment.experiments", lambda: {"toy": experiment})
+    monkeypatch.setattr("replication.__main__.experiments", lambda: {"toy": experiment})
+    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
+    return tmp_path
+
+
+def test_a_full_run_keeps_results_and_makes_the_report(at_home: Path) -> None:
+    """A full run writes results, report and pictures; the report can then be made anew without a run."""
+    assert main([]) == 0
+    made = {name: (at_home / name).read_bytes() for name in ("REPORT.md", "REPORT.html", "pictures/toy.svg")}
+    assert Record.read(at_home / "results", "toy") is not None
+    for name in made:
+        (at_home / name).unlink()
+    assert main(["--report-only"]) == 0
+    assert {name: (at_home / name).read_bytes() for name in made} == made
+
+
+@pytest.mark.parametrize(("committed", "status"), [(1.05, 0), (2.0, 0), (0.5, 1)])
+def test_check_names_what_got_worse(
+    at_home: Path, capsys: pytest.CaptureFixture[str], committed: float, status: int
+) -> None:
+    """The check exits with 1 and names each key figure beyond the committed interval; it writes nothing."""
+    Record(experiment="toy", results={"x": committed}).write(at_home / "results")
+    kept = (at_home / "results" / "toy.json").read_bytes()
+    assert main(["--check"]) == status
+    assert (at_home / "results" / "toy.json").read_bytes() == kept
+    said = capsys.readouterr().out
+    assert f"1 key figures compared, {status} worse" in said
+    assert ("toy: x is 1, committed 0.5" in said) == bool(status)
+
+
+def test_results_of_another_version_are_left_out(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Results that the experiment cannot read are left out of the report, with a word on how to make them anew."""
+    Record(experiment="toy", results={"y": 1.0}).write(at_home / "results")
+    assert main(["--report-only"]) == 0
+    assert "--only toy" in capsys.readouterr().err
+    assert "Not run here" in (at_home / "REPORT.md").read_text()
+
+
+def test_a_skipped_experiment_is_named(
+    at_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An experiment that lacks its data is named with what it needs, and costs the others nothing."""
+
+    def run(settings: Settings) -> dict[str, float]:
+        settings.outside("trace_philly")
+        return {}
+
+    monkeypatch.setattr("replication.experiment.experiments", lambda: {"toy": replace(toy(), run=run)})
+    assert main([]) == 0
+    assert "toy: skipped" in capfd.readouterr().err
 
 
 def test_the_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
