@@ -31,7 +31,7 @@ class Crowd:
     probe_iterations: int
 
 
-FULL = Crowd(jobs=16, mean_arrival=2.5, size=0.7, probe_rows=12_000, probe_iterations=150)
+FULL = Crowd(jobs=16, mean_arrival=2.2, size=0.6, probe_rows=12_000, probe_iterations=150)
 QUICK = Crowd(jobs=4, mean_arrival=0.2, size=0.02, probe_rows=600, probe_iterations=30)
 
 

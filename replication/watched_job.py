@@ -128,6 +128,8 @@ def draw_probe(figure: Figure, pair_drawn: Mapping[str, Any], mark: int) -> None
     top.set_ylabel("test accuracy, %")
     bottom.set_ylabel("loss")
     bottom.set_xlabel("seconds since the job arrived")
+    top.set_xlim(left=0.0)
+    top.set_ylim(0.0, 100.0)
     for axes in (top, bottom):
         few_ticks(axes)
     top.legend(loc="lower right")
