@@ -26,7 +26,7 @@ from slaq.core.arrays import Floats
 from slaq.core.job import Observation
 from slaq.core.runtime import RuntimeModel
 from slaq.engines.local.engine import cores_here
-from slaq.reports.style import BLUE, MUTED
+from slaq.reports.style import BLUE, INK, MUTED
 
 ROWS, FEATURES, CLASSES = 1000, 40, 10
 PARTITIONS = 8
@@ -119,9 +119,8 @@ def summary(
     cpu = {count: _medians(seen[name, count], "cpu_seconds") for count in workers}
     wall = {count: _medians(seen[name, count], "wall_seconds") for count in real}
     driver = np.array([each.driver_seconds for each in seen[name, real[-1]]])
-    learned = fitted(
-        {count: [one for part in seen[name, count] for one in part.iterations] for count in real}
-    )
+    iterations = {count: [one for part in seen[name, count] for one in part.iterations] for count in real}
+    learned = predicted(fitted(iterations), workers)
     return {
         "cpu_seconds": [estimate(cpu[count]) for count in workers],
         "cpu_growth": [estimate(cpu[count] / cpu[1] - 1) for count in workers],
@@ -129,11 +128,9 @@ def summary(
         "wall_seconds": [estimate(wall[count]) for count in real],
         # How much longer than predicted: by c*S/N with c as seen with one worker, and by the runtime model.
         "proportional_off": [estimate(wall[count] / (cpu[1] / count) - 1) for count in real],
-        "learned": predicted(learned, real),
-        "learned_off": [
-            estimate(wall[count] / said - 1)
-            for count, said in zip(real, predicted(learned, real), strict=True)
-        ],
+        "proportional": [float(cpu[1].mean()) / count for count in workers],
+        "learned": learned,
+        "learned_off": [estimate(wall[count] / said - 1) for count, said in zip(real, learned, strict=False)],
     }
 
 
@@ -195,6 +192,12 @@ def sections(results: Results) -> list[Section]:
                     name="figure-10b",
                     alt="CPU time per iteration against workers, and how far off two predictions are.",
                     draw=lambda figure: draw(figure, results),
+                ),
+                Picture(
+                    name="figure-10b-seconds",
+                    alt="Seconds per iteration against workers for each model size: measured, c·S/N, and slaq's.",
+                    draw=lambda figure: draw_seconds(figure, results),
+                    height=2.6,
                 ),
             ),
         )
@@ -289,6 +292,26 @@ def draw(figure: Figure, results: Results) -> None:
     low, high = right.get_ylim()
     right.set_ylim(low, high + 0.35 * (high - low))
     right.legend(loc="upper right")
+
+
+def draw_seconds(figure: Figure, results: Results) -> None:
+    """Draw, for every size, how long an iteration takes and what was said, further than can be measured."""
+    workers, real = results["workers"], results["real_workers"]
+    panels = figure.subplots(1, len(results["models"]), sharex=True, squeeze=False)[0]
+    for axes, (name, each) in zip(panels, results["models"].items(), strict=True):
+        means = [1000.0 * part["mean"] for part in each["wall_seconds"]]
+        axes.plot(
+            workers, 1000.0 * np.array(each["proportional"]), color=MUTED, linestyle="--", label="c·S/N"
+        )
+        axes.plot(workers, 1000.0 * np.array(each["learned"]), color=BLUE, label="slaq's runtime model")
+        axes.plot(real, means, linestyle="", marker="o", ms=5, color=INK, label="measured")
+        axes.set_title(name)
+        axes.set_ylim(bottom=0.0)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(workers, [str(count) for count in workers])
+        axes.set_xlabel("workers")
+    panels[0].set_ylabel("milliseconds per iteration")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
 EXPERIMENT = Experiment(name="iteration_cost", headings=("Figure 10b",), run=run, sections=sections)
