@@ -58,7 +58,8 @@ def sections(results: Results) -> list[Section]:
             ours=table(("", *(MEASURE_NAMES[m] for m in MEASURES)), rows),
             made=f"Simulated: {results['jobs']} jobs on {UNITS} units, epochs of 3 s, on {results['curves']}. "
             "Optimism is the part of the lower half of a forecast's interval that is added to its fall; the floor "
-            "is the part of its fair share that a job always keeps. The clairvoyant knows every loss to come.",
+            "is the part of its fair share that a job always keeps. The clairvoyant knows every loss to come. All "
+            "rows share the same jobs, so that they differ more surely than their intervals suggest.",
             falls_short=sentences(
                 f"At 90%, slaq as it is does not win over: {'; '.join(better)}. Differences within the intervals "
                 "say little."

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
-from replication.intervals import changes, estimate, percent, shown, table
+from replication.intervals import changes, estimate, percent, sentences, shown, table
 from replication.simulated import EPOCH_SECONDS, UNITS, Arm, Load, loads, origin
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
@@ -94,7 +94,9 @@ def sections(results: Results) -> list[Section]:
         ]
         for k, weight in enumerate(results["weights"])
     ]
-    four = results["policies"]["total-quality"][results["weights"].index(4.0)]
+    four, fair = (
+        results["policies"][each][results["weights"].index(4.0)] for each in ("total-quality", "fair")
+    )
     return [
         Section(
             heading="Weights",
@@ -111,9 +113,15 @@ def sections(results: Results) -> list[Section]:
             made=f"Simulated: {results['jobs']} jobs on {UNITS} units, epochs of {EPOCH_SECONDS:g} s, on "
             f"{results['curves']}; one job in {EVERY} carries the weight, and changes are against the same "
             "jobs in the same workload without it.",
-            falls_short="The weighted jobs are few, so the intervals are wide."
-            if four["weighted"]["change"]["high"] > 0
-            else "",
+            falls_short=sentences(
+                "The weighted jobs are few, so the intervals are wide."
+                if four["weighted"]["change"]["high"] > 0
+                else "",
+                "A weight moves a job less than under fair sharing: where loss falls fast its job holds most "
+                "of what it can use already."
+                if four["weighted"]["change"]["mean"] > fair["weighted"]["change"]["mean"]
+                else "",
+            ),
             pictures=(
                 Picture(
                     name="weights",
@@ -150,7 +158,9 @@ def _draw(figure: Figure, results: Results) -> None:
 
 def key_figures(results: Results) -> list[KeyFigure]:
     """Return how much sooner a job of weight 4 gets on."""
-    four = results["policies"]["total-quality"][results["weights"].index(4.0)]
+    four, fair = (
+        results["policies"][each][results["weights"].index(4.0)] for each in ("total-quality", "fair")
+    )
     return [KeyFigure(name="change of time to 90% with weight 4", value=four["weighted"]["change"])]
 
 
