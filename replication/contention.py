@@ -138,7 +138,9 @@ def _draw(figure: Figure, points: list[dict[str, Any]]) -> None:
                 error_kw={"elinewidth": 0.8, "ecolor": "#1c2126"},
             )
         axes.set_xticks(place, [f"{point['mean_arrival']:g}" for point in points])
-        axes.set(xlabel="mean time between arrivals (s)", ylim=(0, None), title=MEASURE_NAMES[measure])
+        axes.set(xlabel="mean time between arrivals (s)", title=MEASURE_NAMES[measure])
+    # Once both are drawn: they share the axis, and a limit set early would cut the second one off.
+    figure.axes[0].set_ylim(0, None)
     figure.axes[0].set_ylabel("mean time (s)")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
 
