@@ -203,6 +203,7 @@ def sections(results: Results) -> list[Section]:
             falls_short=sentences(
                 *(_verdict(source, seen["arms"]) for source, seen in results["sources"].items()),
                 _cheaper(results["sources"]),
+                "Gentle ASHA was added once the usual rungs had been seen to miss good recorded configurations.",
             ),
             pictures=tuple(
                 Picture(
