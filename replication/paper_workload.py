@@ -97,8 +97,8 @@ def sections(results: Results) -> list[Section]:
     made = (
         f"Simulated: {results['jobs']} jobs on {results['units']} units with epochs of "
         f"{results['epoch_seconds']:g} s, on {results['curves']}; Poisson arrivals, log-normal costs. The paper "
-        "does not tell its jobs' costs; ours were chosen, on these seeds and under fair sharing alone, such that it "
-        "takes about as long to 90% as it did there."
+        "does not tell its jobs' costs; ours were chosen, on these seeds and under fair sharing alone, such that "
+        "it takes about as long to 90% as it did there."
     )
     if "recorded" in results["curves"]:
         made += " The forecaster was fitted on curves of other people's runs, none of these."
