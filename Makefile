@@ -10,10 +10,10 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs lock clean python
+.PHONY: help setup demo test check bench replicate docs lock clean python
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv and install slaq with its tools (PYTHON=python3.12 to choose)
 
@@ -38,16 +38,21 @@ demo: $(STAMP) ## See slaq beat fair sharing on a small workload
 test: $(STAMP) ## Run every test (ARGS="-k policy" to choose)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-check: $(STAMP) ## All that must pass: format, lint, types, layers, docs, tests
+check: $(STAMP) ## All that must pass: format, lint, types, layers, docs, tests, quick replication
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(MAKE) docs
 	@$(MAKE) test
+	@$(MAKE) replicate QUICK=1
 
 bench: $(STAMP) ## Measure speed and decision quality
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# On all cores, with one thread of linear algebra in each process.
+replicate: $(STAMP) ## Rerun the paper's evaluation (QUICK=1: tiny sizes; DATA=DIR: with outside data)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m replication $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into build/docs; a warning is an error
 	@$(BIN)/sphinx-build -W -n --keep-going -q -d build/doctrees docs build/docs

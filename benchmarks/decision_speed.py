@@ -15,10 +15,16 @@ from slaq.simulation.generator import Demand, generate
 SIZES = ((1_000, 10_000), (4_000, 16_000), (100_000, 1_000_000))
 
 
-def decide(jobs: int, units: int, *, reference: bool) -> dict[str, float]:
-    """Run `slaq bench decide` in a process of its own, so that its peak memory is its own."""
+def decide(
+    jobs: int, units: int, *, reference: bool, seed: int = 0, repeat: int | None = None
+) -> dict[str, float]:
+    """Run `slaq bench decide` in a process of its own, so that its peak memory is its own.
+
+    `repeat` is how many decisions are timed; by default as many as 5 s hold.
+    """
     command = [sys.executable, "-c", "from slaq.cli.main import main; main()", "bench", "decide", "--json"]
     command += ["--jobs", str(jobs), "--units", str(units), "--reference" if reference else "--no-reference"]
+    command += ["--seed", str(seed)] + ([] if repeat is None else ["--repeat", str(repeat)])
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 

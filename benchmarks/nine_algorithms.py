@@ -5,28 +5,29 @@ import json
 
 import numpy as np
 
+from benchmarks.recorded_curves import AHEAD, RecordedCurve, every_place, forecasts
 from slaq.cli.demo_jobs import KINDS
-from slaq.core.arrays import Floats
-from slaq.core.forecast import forecast
+from slaq.core.forecast import METHODS
 from slaq.jobs.inline import InlineContext
 
-AHEAD = 10
+#: Fewest losses known.
+EARLIEST = 5
 
 
-def losses(name: str, seed: int, size: float) -> Floats:
-    """Train one job of the demo here and now; return its losses."""
+def train(name: str, seed: int, size: float) -> RecordedCurve:
+    """Train one job of the demo here and now; return its curve."""
     kind = next(kind for kind in KINDS if kind.name == name)
     rng = np.random.default_rng(seed)
     ctx = InlineContext(kind.data(rng, size))
     kind.program(rng)(ctx)
-    return np.array(ctx.losses)
+    return RecordedCurve(source="demo", family=name, losses=np.array(ctx.losses))
 
 
-def error(curve: Floats, method: str) -> float:
-    """Return the mean relative error over all places from the fifth loss on."""
-    places = range(5, len(curve) - AHEAD + 1)
-    off = [abs(forecast(curve[:k], AHEAD, method=method).mean[0] / curve[k - 1 + AHEAD] - 1) for k in places]
-    return float(np.mean(off))
+def error(curve: RecordedCurve, method: str) -> float:
+    """Return the mean relative error over all places."""
+    cases = every_place([curve], earliest=EARLIEST)
+    said = forecasts(METHODS[method], [curve], cases, (AHEAD,))[:, 0]
+    return float(np.mean(np.abs(said / cases.truth - 1)))
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     for kind in KINDS:
-        curves = [losses(kind.name, seed, options.size) for seed in range(options.seeds)]
+        curves = [train(kind.name, seed, options.size) for seed in range(options.seeds)]
         found[kind.name] = {
             method: float(np.mean([error(curve, method) for curve in curves]))
             for method in ("slaq", "weighted-fit", "strawman", "last")

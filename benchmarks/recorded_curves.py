@@ -2,7 +2,7 @@
 
 import csv
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,15 +22,19 @@ class RecordedCurve:
     source: str
     family: str
     losses: Floats
+    #: Runs of one task trained for the same thing, so that their losses can be compared; empty where unknown.
+    task: str = ""
 
 
-def read_curves(folder: Path) -> list[RecordedCurve]:
-    """Read every finite, improving curve that was not recorded per mini-batch, whose noise is not scored."""
+def read_curves(folder: Path, *, improving: bool = True) -> list[RecordedCurve]:
+    """Read every finite curve that was not recorded per mini-batch; those that never improved only if asked to."""
     with gzip.open(folder / "index.csv.gz", "rt", encoding="utf-8", newline="") as lines:
         index = [
             row
             for row in csv.DictReader(lines)
-            if row["all_finite"] == "1" and row["improved"] == "1" and "minibatch" not in row["metric"]
+            if row["all_finite"] == "1"
+            and (row["improved"] == "1" or not improving)
+            and "minibatch" not in row["metric"]
         ]
     arrays = {source: np.load(folder / f"{source}.npz") for source in {row["source"] for row in index}}
     loaded = {source: (file["offsets"], file["y"].astype(float)) for source, file in arrays.items()}
@@ -38,7 +42,11 @@ def read_curves(folder: Path) -> list[RecordedCurve]:
     for row in index:
         offsets, losses = loaded[row["source"]]
         start, stop = offsets[int(row["row"])], offsets[int(row["row"]) + 1]
-        found.append(RecordedCurve(source=row["source"], family=row["family"], losses=losses[start:stop]))
+        found.append(
+            RecordedCurve(
+                source=row["source"], family=row["family"], task=row["task"], losses=losses[start:stop]
+            )
+        )
     return found
 
 
@@ -70,7 +78,17 @@ def cut(curves: list[RecordedCurve], rng: np.random.Generator, *, per_family: in
             latest = len(curves[i].losses) - AHEAD
             early = np.exp(rng.uniform(np.log(earliest), np.log(latest + 0.99), each)).astype(int)
             pairs += [(i, k) for k in {*early.tolist(), *rng.integers(earliest, latest + 1, each).tolist()}]
-    pairs.sort()
+    return _cases(curves, pairs)
+
+
+def every_place(curves: Sequence[RecordedCurve], *, earliest: int) -> Cases:
+    """Cut a case at every place of every curve with so many losses before it and AHEAD behind it."""
+    places = (range(earliest, len(curve.losses) - AHEAD + 1) for curve in curves)
+    return _cases(curves, [(i, k) for i, each in enumerate(places) for k in each])
+
+
+def _cases(curves: Sequence[RecordedCurve], pairs: list[tuple[int, int]]) -> Cases:
+    pairs = sorted(pairs)
     curve, known = np.array(pairs, dtype=np.int64).T
     return Cases(
         curve=curve,
@@ -84,7 +102,7 @@ def cut(curves: list[RecordedCurve], rng: np.random.Generator, *, per_family: in
 
 
 def replay(
-    forecaster: Forecaster, curves: list[RecordedCurve], cases: Cases
+    forecaster: Forecaster, curves: Sequence[RecordedCurve], cases: Cases
 ) -> Iterator[tuple[Integers, Integers]]:
     """Feed all curves to the forecaster in step; yield (cases, rows) whenever some are due.
 
@@ -107,6 +125,26 @@ def replay(
         due = by_known[starts[step] : starts[step + 1]]
         if len(due):
             yield due, rows[due]
+
+
+def forecasts(
+    make: Callable[[int], Forecaster],
+    curves: Sequence[RecordedCurve],
+    cases: Cases,
+    horizons: tuple[int, ...],
+) -> Floats:
+    """Return what is forecast so many iterations ahead of every case: shape (cases, horizons)."""
+    forecaster = make(0)
+    said = np.zeros((len(cases), len(horizons)))
+    for due, rows in replay(forecaster, curves, cases):
+        said[due] = forecaster.outlook(rows, tuple(map(float, horizons))).mean
+    return said
+
+
+def truths(curves: Sequence[RecordedCurve], cases: Cases, horizons: tuple[int, ...]) -> Floats:
+    """Return the losses that came so many iterations, at most AHEAD, after every case."""
+    places = zip(cases.curve.tolist(), cases.known.tolist(), strict=True)
+    return np.array([[curves[i].losses[k - 1 + h] for h in horizons] for i, k in places])
 
 
 def macro(errors: Floats, cases: Cases, chosen: Booleans) -> tuple[float, dict[str, float]]:

@@ -1,11 +1,14 @@
 """The composition root: the only place where names choose classes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from slaq.core.allocation import Policy
-from slaq.core.appraisal import Appraiser
+from slaq.core.appraisal import OPTIMISM, Appraiser
+from slaq.core.decision import Decision
 from slaq.core.errors import UnknownNameError
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
@@ -96,6 +99,70 @@ class Run:
     history: History
 
 
+#: Told of every decision once it is in force, with all that happened before; names the jobs to stop now.
+Referee = Callable[[Decision, History], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A workload under a policy on a virtual clock, and everything about it that can be chosen.
+
+    A policy or forecaster is a name, or an object of one's own. `optimism` and `by_largest_fall` are those of
+    the `Appraiser`, `cost_noise` and `rng` those of the `SimulatedEngine`.
+    """
+
+    workload: Workload
+    policy: str | Policy
+    capacity: Capacity
+    epoch_seconds: float = 3.0
+    forecaster: str | Forecaster = "slaq"
+    #: None for the policy's own: nothing for the clairvoyant.
+    optimism: float | None = None
+    by_largest_fall: bool = False
+    cost_noise: float = 0.0
+    rng: np.random.Generator | None = None
+    #: Who stops jobs before their end, as a user or a search algorithm does; None for nobody.
+    referee: Referee | None = None
+
+    def run(self, progress: Callable[[float], None] | None = None) -> Run:
+        """Run until every job has ended; `progress` is told the share of them that have."""
+        clock = VirtualClock()
+        store = MemoryStore(self.workload.specs)
+        engine = SimulatedEngine(
+            self.workload, clock, self.capacity, cost_noise=self.cost_noise, rng=self.rng
+        )
+        forecaster = self.forecaster
+        scheduler = Scheduler(
+            engine=engine,
+            store=store,
+            clock=clock,
+            policy=make_policy(self.policy) if isinstance(self.policy, str) else self.policy,
+            appraiser=self._appraiser(),
+            roster=Roster(make_forecaster(forecaster) if isinstance(forecaster, str) else forecaster),
+        )
+        for decision in scheduler.epochs():
+            if self.referee is not None and decision is not None:
+                for job_id in self.referee(decision, store):
+                    engine.stop(job_id)
+            if progress is not None:
+                progress(store.ended / max(len(self.workload), 1))
+        best = {job.spec.id: job.best_loss for job in self.workload}
+        curves = [JobCurve.of(spec, store.events(spec.id), best[spec.id]) for spec in store.jobs()]
+        name = self.policy if isinstance(self.policy, str) else type(self.policy).__name__
+        return Run(outcome=measure(name, curves, store.decisions(), self.epoch_seconds), history=store)
+
+    def _appraiser(self) -> Appraiser:
+        if self.policy == CLAIRVOYANT:
+            return ClairvoyantAppraiser(
+                epoch_seconds=self.epoch_seconds, workload=self.workload, optimism=self.optimism or 0.0
+            )
+        return Appraiser(
+            epoch_seconds=self.epoch_seconds,
+            optimism=OPTIMISM if self.optimism is None else self.optimism,
+            by_largest_fall=self.by_largest_fall,
+        )
+
+
 def simulate(
     workload: Workload,
     *,
@@ -106,25 +173,13 @@ def simulate(
     progress: Callable[[float], None] | None = None,
 ) -> Run:
     """Run a workload under a policy on a virtual clock, until every job has ended."""
-    clock = VirtualClock()
-    store = MemoryStore(workload.specs)
-    appraiser = Appraiser(epoch_seconds=epoch_seconds)
-    if policy == CLAIRVOYANT:
-        appraiser = ClairvoyantAppraiser(epoch_seconds=epoch_seconds, workload=workload)
-    scheduler = Scheduler(
-        engine=SimulatedEngine(workload, clock, capacity),
-        store=store,
-        clock=clock,
-        policy=make_policy(policy),
-        appraiser=appraiser,
-        roster=Roster(make_forecaster(forecaster)),
-    )
-    for _ in scheduler.epochs():
-        if progress is not None:
-            progress(store.ended / max(len(workload), 1))
-    best = {job.spec.id: job.best_loss for job in workload}
-    curves = [JobCurve.of(spec, store.events(spec.id), best[spec.id]) for spec in store.jobs()]
-    return Run(outcome=measure(policy, curves, store.decisions(), epoch_seconds), history=store)
+    return Simulation(
+        workload=workload,
+        policy=policy,
+        capacity=capacity,
+        epoch_seconds=epoch_seconds,
+        forecaster=forecaster,
+    ).run(progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

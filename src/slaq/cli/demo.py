@@ -1,8 +1,6 @@
 """`slaq demo`: real training jobs on this machine's cores, under fair sharing and under slaq."""
 
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +11,10 @@ from slaq.cli.finite import finite
 from slaq.cli.outputs import output_path, picture_path
 
 if TYPE_CHECKING:
-    from slaq.bootstrap import Run
-    from slaq.cli.demo_jobs import Amount, PlannedJob
-    from slaq.cluster import Cluster
-    from slaq.running import RunningCluster
+    from slaq.cli.demo_jobs import Amount
+    from slaq.cli.training import Trained
 
 EPOCH_SECONDS = 0.5
-LOSS_PATTERN = r"loss ([-+.\deE]+)"
 
 
 @click.command("demo")
@@ -111,6 +106,7 @@ def command(
     from slaq.cli.comparison import Comparison
     from slaq.cli.demo_jobs import USUAL_CORES, Amount, plan, recorded_data
     from slaq.cli.terminal import progress
+    from slaq.cli.training import Site, Trained, measured, train
     from slaq.engines.local.engine import cores_here
 
     if engine == "spark":
@@ -123,15 +119,16 @@ def command(
     if data is not None:
         click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
     amount = Amount(jobs=jobs, seconds=over, size=size * cores / USUAL_CORES)
-    runs: dict[str, _Trained] = {}
+    runs: dict[str, Trained] = {}
     if engine == "spark":
         runs = _train_on_spark(policies, amount, seed, master or f"local[{4 * cores}]")
     else:
         planned = plan(amount, np.random.default_rng(seed), real)
+        site = Site(cores=cores, epoch_seconds=EPOCH_SECONDS)
         with progress(stages=len(set(policies))) as begin:
             for policy in dict.fromkeys(policies):
-                runs[policy] = _train(policy, planned, cores, begin(policy))
-    comparison = Comparison(runs=_measured(runs))
+                runs[policy] = train(policy, planned, site, begin(policy))
+    comparison = Comparison(runs=measured(runs, EPOCH_SECONDS))
     if as_json:
         click.echo(comparison.as_json())
     else:
@@ -153,44 +150,15 @@ def command(
     )
 
 
-class _Trained:
-    """What one policy's cluster left behind."""
-
-    def __init__(self, policy: str, cluster: "RunningCluster") -> None:
-        self.policy = policy
-        self.history = cluster.history
-        self.losses = {job.id: job.losses for job in cluster.jobs()}
-        self.cpu_seconds = sum(seen.cpu_seconds for job in cluster.jobs() for seen in job.observations)
-
-
-def _train(
-    policy: str, planned: "Sequence[PlannedJob]", cores: int, told: Callable[[float], None]
-) -> _Trained:
-    """Submit the jobs at their times to a cluster under the policy, and wait for them all."""
-    from slaq.cluster import Cluster
-
-    with Cluster(cores, policy, epoch_seconds=EPOCH_SECONDS) as cluster:
-        began = time.monotonic()
-        coming = list(planned)
-        while coming or not cluster.wait(timeout=0.2):
-            while coming and coming[0].arrival <= time.monotonic() - began:
-                _submit(cluster, coming.pop(0))
-            if coming:
-                time.sleep(min(0.2, max(coming[0].arrival - (time.monotonic() - began), 0.0)))
-            told(sum(job.done() for job in cluster.jobs()) / len(planned))
-        for job in cluster.jobs():
-            job.result()  # a job that failed is a defect here, so it is raised
-        return _Trained(policy, cluster)
-
-
 def _train_on_spark(
     policies: Sequence[str], amount: "Amount", seed: int, master: str
-) -> "dict[str, _Trained]":
+) -> "dict[str, Trained]":
     """Train the same MLlib jobs under each policy, in one Spark application."""
     import numpy as np
 
     from slaq.cli.spark_jobs import ROWS, made_up, plan, train
     from slaq.cli.terminal import progress
+    from slaq.cli.training import Trained
     from slaq.spark import SparkCluster, session
 
     spark = session(master, name="slaq demo")
@@ -203,39 +171,10 @@ def _train_on_spark(
             for policy in dict.fromkeys(policies):
                 with SparkCluster(spark, policy, epoch_seconds=EPOCH_SECONDS) as cluster:
                     train(cluster, planned, frame, begin(policy))
-                    runs[policy] = _Trained(policy, cluster)
+                    runs[policy] = Trained.of(cluster)
         return runs
     finally:
         spark.stop()
-
-
-def _submit(cluster: "Cluster", job: "PlannedJob") -> None:
-    if job.program is not None:
-        cluster.submit(job.program, job.data, name=job.name)
-        return
-    script = Path(__file__).with_name("demo_script.py")
-    cluster.submit_command(
-        [sys.executable, str(script), str(job.rows)], name=job.name, loss_pattern=LOSS_PATTERN
-    )
-
-
-def _measured(runs: "Mapping[str, _Trained]") -> "dict[str, Run]":
-    """Return the outcomes; a job's final best is the best that any of the runs found."""
-    from slaq.bootstrap import Run
-    from slaq.core.outcome import JobCurve, measure
-
-    best: dict[str, float] = {}
-    for run in runs.values():
-        for job_id, losses in run.losses.items():
-            best[job_id] = min([best.get(job_id, float("inf")), *losses])
-    measured = {}
-    for policy, run in runs.items():
-        curves = [
-            JobCurve.of(spec, run.history.events(spec.id), best[spec.id]) for spec in run.history.jobs()
-        ]
-        outcome = measure(policy, curves, run.history.decisions(), EPOCH_SECONDS)
-        measured[policy] = Run(outcome=outcome, history=run.history)
-    return measured
 
 
 def reading(summaries: Mapping[str, Mapping[str, Any]]) -> str:

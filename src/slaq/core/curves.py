@@ -20,19 +20,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from slaq.core.arrays import Floats
+from slaq.core.arrays import Booleans, Floats
 
 #: Losses kept per job. At the slowest decay the oldest one still counts a seventh of the newest.
 WINDOW = 64
 
 QUICK, MEDIUM, LONG = 0.6, 0.85, 0.97
 
+FAMILIES = ("exponential", "power", "flat")
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One member of a family: how it bends, how far back it looks, and where it starts."""
 
-    #: "exponential", "power" or "flat".
+    #: One of FAMILIES.
     family: str
     #: Weight of a loss relative to the one after it; 0 for the last loss alone.
     decay: float
@@ -80,6 +82,12 @@ CURVES: tuple[Curve, ...] = (
     *_powers(MEDIUM, ((0.5, 1), (1, 0.5), (1, 40), (2, 1)), anchored=False),
     *_powers(LONG, ((1, 0.5), (1, 40), (2, 1)), anchored=False),
 )
+
+
+@lru_cache(maxsize=8)
+def of(families: tuple[str, ...]) -> Booleans:
+    """Return which of CURVES belong to these families: shape (curves,)."""
+    return np.array([curve.family in families for curve in CURVES])
 
 
 @lru_cache(maxsize=1)

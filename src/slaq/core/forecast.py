@@ -31,11 +31,17 @@ class CurveForecaster(Rows, Forecaster):
     """Keeps, for each row (one job), what a forecast needs: the same amount however long the history.
 
     `curves` in the shapes below stands for len(CURVES). Losses are kept in the job's own unit; all that
-    compares curves is a ratio of errors, so that scaling or shifting a loss changes no weight.
+    compares curves is a ratio of errors, so that scaling or shifting a loss changes no weight. `families` names
+    those whose curves are averaged: all of "exponential", "power" and "flat", unless one wants to see what
+    happens without.
     """
 
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self, size: int = 0, families: Sequence[str] = curves.FAMILIES) -> None:
         many = len(curves.CURVES)
+        self.families = tuple(families)
+        for family in self.families:
+            if family not in curves.FAMILIES:
+                raise UnknownNameError("family of curves", family, curves.FAMILIES)
         #: The last losses, newest last: (rows, WINDOW). Places before the first loss repeat it.
         self.window = np.zeros((size, curves.WINDOW))
         #: Losses known since the start or the last bend, WINDOW at most.
@@ -190,9 +196,12 @@ class CurveForecaster(Rows, Forecaster):
         rising = slope <= 0.0
         self.level[rows] = np.where(rising, fitted[:, 2 * many :], fitted[:, many : 2 * many])
         self.slope[rows] = np.where(rising, 0.0, slope)
-        self.weight[rows] = evidence.weights(
-            self.count[rows], self.noise(rows), self.quick[rows], self.slow[rows]
-        )
+        weight = evidence.weights(self.count[rows], self.noise(rows), self.quick[rows], self.slow[rows])
+        if self.families != curves.FAMILIES:
+            # Never all zero: the weights left over only have to outweigh rounding.
+            weight = np.where(curves.of(self.families), weight + 1e-12, 0.0)
+            weight /= weight.sum(axis=1, keepdims=True)
+        self.weight[rows] = weight
 
     def _outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
         weight, level, slope = self.weight[rows], self.level[rows], self.slope[rows]

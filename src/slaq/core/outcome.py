@@ -86,6 +86,8 @@ class Outcome:
     #: Mean over the active ML jobs of (best loss so far - final best) / (first - final best): shape
     #: (epochs,), NaN in an epoch without one.
     loss: Floats
+    #: The largest of them instead of the mean: how the worst job stands.
+    worst_loss: Floats
     #: Active jobs of any kind; shape (epochs,).
     active: Integers
     #: Units that each of GROUPS held; shape (epochs, 3).
@@ -149,6 +151,7 @@ def measure(
         unfinished=sum(job.ended_at is None for job in jobs),
         times=times,
         loss=loss,
+        worst_loss=_most_by_epoch(part, normalised_loss, len(decisions)),
         active=active,
         units_by_group=units_by_group,
     )
@@ -200,6 +203,12 @@ def _mean_by_epoch(part: _Participation, values: Floats, epochs: int) -> Floats:
     total = np.bincount(part.epoch, weights=values, minlength=epochs)
     mean: Floats = np.divide(total, count, out=np.full(epochs, np.nan), where=count > 0)
     return mean
+
+
+def _most_by_epoch(part: _Participation, values: Floats, epochs: int) -> Floats:
+    most = np.full(epochs, -np.inf)
+    np.maximum.at(most, part.epoch, values)
+    return np.where(np.isfinite(most), most, np.nan)
 
 
 def _group(part: _Participation, loss: Floats, epochs: int) -> tuple[Floats, dict[str, float]]:

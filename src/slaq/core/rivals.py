@@ -1,5 +1,6 @@
 """The forecasters slaq is measured against: the last loss, the paper's strawman and weighted fit."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -7,6 +8,7 @@ from typing_extensions import override
 
 from slaq.core.arrays import Floats, Integers
 from slaq.core.curves import WINDOW
+from slaq.core.errors import UnknownNameError
 from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
 
 #: The paper's exponential weighting of past losses.
@@ -69,32 +71,6 @@ class Strawman(LastLoss):
         return np.maximum(-self._changes(rows)[:, -1:], 0.0) * horizons
 
 
-class WeightedFit(LastLoss):
-    """The paper's predictor (§4.2.2): both families fitted with weights that decay, the better one used.
-
-    Each family becomes linear least squares once one parameter is fixed, mu or d, so a grid over that one
-    and closed forms for the others fit all rows at once.
-    """
-
-    @override
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
-        times = np.array([0.0, *horizons])
-        window = self.window[rows]
-        counts = self.count[rows]
-        best = np.full(len(rows), np.inf)
-        path = np.repeat(window[:, -1:], len(times), axis=1)
-        for count in np.unique(counts[counts >= 3]).tolist():
-            members = np.flatnonzero(counts == count)
-            for fit in (_exponential, _inverse_quadratic):
-                residual, paths = fit(window[members, -count:], times)
-                better = residual < best[members]
-                best[members[better]] = residual[better]
-                path[members[better]] = paths[better]
-        deviation = NORMAL_80 * np.sqrt(np.where(np.isfinite(best), best, 0.0))[:, None] * np.sqrt(horizons)
-        fall = np.maximum.accumulate(np.maximum(path[:, :1] - path[:, 1:], 0.0), axis=1)
-        return Outlook(level=path[:, 0], fall=fall, below=deviation, above=deviation)
-
-
 @lru_cache(maxsize=WINDOW)
 def _paper_weights(count: int) -> Floats:
     weights = PAPER_DECAY ** np.arange(count - 1.0, -1.0, -1.0)
@@ -148,3 +124,41 @@ def _inverse_quadratic(losses: Floats, times: Floats) -> tuple[Floats, Floats]:
         each = np.arange(len(losses))
         path = (1.0 / future[each, pick] - DEPTHS[pick, None]) * extent[:, None] + low[:, None]
     return residual[each, pick] * extent**2, np.where(valid[each, pick, None], path, losses[:, -1:])
+
+
+#: The paper's two convergence classes (§4.2.2), by the names users give.
+_FAMILIES = {"exponential": _exponential, "sublinear": _inverse_quadratic}
+
+
+class WeightedFit(LastLoss):
+    """The paper's predictor (§4.2.2): both families fitted with weights that decay, the better one used.
+
+    Each family becomes linear least squares once one parameter is fixed, mu or d, so a grid over that one
+    and closed forms for the others fit all rows at once. `families` names those to choose from: "exponential"
+    and "sublinear", the paper's two convergence classes.
+    """
+
+    def __init__(self, size: int = 0, families: Sequence[str] = tuple(_FAMILIES)) -> None:
+        super().__init__(size)
+        self.families = tuple(families)
+        for family in self.families:
+            if family not in _FAMILIES:
+                raise UnknownNameError("family of curves", family, _FAMILIES)
+
+    @override
+    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+        times = np.array([0.0, *horizons])
+        window = self.window[rows]
+        counts = self.count[rows]
+        best = np.full(len(rows), np.inf)
+        path = np.repeat(window[:, -1:], len(times), axis=1)
+        for count in np.unique(counts[counts >= 3]).tolist():
+            members = np.flatnonzero(counts == count)
+            for family in self.families:
+                residual, paths = _FAMILIES[family](window[members, -count:], times)
+                better = residual < best[members]
+                best[members[better]] = residual[better]
+                path[members[better]] = paths[better]
+        deviation = NORMAL_80 * np.sqrt(np.where(np.isfinite(best), best, 0.0))[:, None] * np.sqrt(horizons)
+        fall = np.maximum.accumulate(np.maximum(path[:, :1] - path[:, 1:], 0.0), axis=1)
+        return Outlook(level=path[:, 0], fall=fall, below=deviation, above=deviation)

@@ -164,7 +164,7 @@ def _figures(results: Results) -> list[str]:
             )
         )
     return [
-        f"<h2>{escape(title)}</h2>\n<figure>{_inline(figure, place, title)}"
+        f"<h2>{escape(title)}</h2>\n<figure>{inline_svg(figure, place, title)}"
         f"<figcaption>{escape(caption)}</figcaption></figure>"
         for place, (title, figure, caption) in enumerate(figures)
     ]
@@ -175,7 +175,7 @@ def _definitions(entries: Mapping[str, str]) -> str:
     return f"<dl>\n{pairs}\n</dl>"
 
 
-def _inline(figure: Figure, place: int, label: str) -> str:
+def inline_svg(figure: Figure, place: int, label: str) -> str:
     """Return the figure as an SVG element that follows the page's colours and shares no id with another."""
     buffer = io.StringIO()
     with styled():

@@ -1,0 +1,1 @@
+"""The paper's evaluation, rerun: one module per experiment, and the report made from their results."""

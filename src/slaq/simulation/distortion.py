@@ -1,0 +1,68 @@
+"""Forecasts made wrong on purpose, to see how much of what a policy wins survives errors."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from slaq.core.arrays import Floats, Integers
+from slaq.core.forecaster import Forecaster, Outlook, enlarged
+
+
+class DistortedForecaster(Forecaster):
+    """Another forecaster whose falls are off by a factor of each job's own, for the whole of its run.
+
+    The factor is exp(sigma z), z standard normal, drawn from `rng`: with sigma 0.7, a third of the jobs are
+    forecast to fall more than twice, or less than half, as far as the forecaster believes. It does not average
+    out, as noise of every single forecast would.
+    """
+
+    def __init__(self, forecaster: Forecaster, sigma: float, rng: np.random.Generator) -> None:
+        self._forecaster = forecaster
+        self._sigma = sigma
+        self._rng = rng
+        #: Shape (rows,); 0 in rows without a job.
+        self._factor: Floats = np.zeros(0)
+
+    @property
+    @override
+    def bends(self) -> Integers:  # type: ignore[override]  # read-only here: it is the other's
+        """How often each row's curve was found, or announced, to bend."""
+        return self._forecaster.bends
+
+    @override
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self._forecaster.arrays(), "factor": self._factor}
+
+    @override
+    def resize(self, size: int) -> None:
+        self._forecaster.resize(size)
+        self._factor = enlarged(self._factor, size)
+
+    @override
+    def clear(self, rows: Integers) -> None:
+        self._forecaster.clear(rows)
+        self._factor[rows] = 0.0
+
+    @override
+    def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
+        self._forecaster.observe(rows, losses, counts)
+        fresh = rows[self._factor[rows] == 0.0]
+        self._factor[fresh] = np.exp(self._sigma * self._rng.standard_normal(len(fresh)))
+
+    @override
+    def bend(self, rows: Integers) -> None:
+        self._forecaster.bend(rows)
+
+    @override
+    def coarsen(self, rows: Integers) -> None:
+        self._forecaster.coarsen(rows)
+
+    @override
+    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+        true = self._forecaster.outlook(rows, horizons)
+        factor = self._factor[rows, None]
+        return Outlook(
+            level=true.level, fall=true.fall * factor, below=true.below * factor, above=true.above * factor
+        )

@@ -1,0 +1,148 @@
+"""Laws of what the experiments are made of: successive halving, the mix, the trace, the arms."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replication.experiment import Settings, recorded_curves
+from replication.other_work import mixed, one
+from replication.philly import DAY, busiest_day
+from replication.search import Search
+from replication.simulated import Arm, Load, binned, loads
+from replication.successive_halving import SuccessiveHalving
+from slaq.bootstrap import Simulation
+from slaq.core.events import JobEnded, LossObserved
+from slaq.core.job import JobSpec, JobState, Kind
+from slaq.simulation.workload import SimulatedJob, Workload
+
+CURVES = Settings().curves
+
+
+def flat_jobs(levels: list[float]) -> Workload:
+    """Return jobs that stand at these losses from their first iteration on, all alike otherwise."""
+    return Workload(
+        tuple(
+            SimulatedJob(
+                spec=JobSpec(id=f"job-{k}", arrival=k * 3.0, max_units=1),
+                losses=np.append(10.0, np.full(30, level)),
+                cpu_seconds_per_iteration=1.5,
+            )
+            for k, level in enumerate(levels)
+        )
+    )
+
+
+def iterations_of(workload: Workload, halving: SuccessiveHalving) -> dict[str, int]:
+    """Return how far each job came under successive halving, with units for all."""
+    history = Simulation(workload=workload, policy="fair", capacity=64, referee=halving).run().history
+    return {
+        job.spec.id: max(
+            event.observation.iteration
+            for event in history.events(job.spec.id)
+            if isinstance(event, LossObserved)
+        )
+        for job in workload
+    }
+
+
+def test_successive_halving_stops_the_worse_and_keeps_the_best() -> None:
+    """Once others have passed a rung, a job goes on from it only if it is among the best third there."""
+    reached = iterations_of(flat_jobs([5.0, 4.0, 3.0, 9.0, 8.0, 2.0]), SuccessiveHalving(first_rung=3, eta=3))
+    assert reached["job-3"] < 9  # of the four that came to the first rung, three were better
+    assert reached["job-4"] < 9
+    assert reached["job-5"] == 30  # the best of all
+    assert reached["job-0"] >= 9  # the first to come had nobody to be worse than
+
+
+def test_a_job_stopped_at_a_rung_ends_as_cancelled() -> None:
+    """Successive halving ends jobs as a user would: cancelled, not failed, and nothing of them goes on."""
+    workload = flat_jobs([1.0, 2.0, 3.0])
+    run = Simulation(workload=workload, policy="fair", capacity=64, referee=SuccessiveHalving()).run()
+    ends = {
+        job.spec.id: event.state
+        for job in workload
+        for event in run.history.events(job.spec.id)
+        if isinstance(event, JobEnded)
+    }
+    assert ends == {"job-0": JobState.COMPLETED, "job-1": JobState.CANCELLED, "job-2": JobState.CANCELLED}
+
+
+def test_the_same_seed_gives_the_same_jobs() -> None:
+    """A load and a search are decided by their seeds alone."""
+    load = Load(seed=7, jobs=5, curves=CURVES)
+    assert load.workload() == load.workload()
+    assert load.workload() != Load(seed=8, jobs=5, curves=CURVES).workload()
+    search = Search(seed=3, count=4, recorded=None)
+    assert search.workload() == search.workload()
+    assert len(search.workload()) == 4
+
+
+def test_loads_follow_the_recorded_curves_or_generated_ones(tmp_path: Path) -> None:
+    """Jobs follow the curves recorded beside the experiments; where there are none, generated ones."""
+    recorded = {tuple(curve.losses) for curve in recorded_curves(CURVES)}
+    jobs = Load(seed=1, jobs=9, curves=CURVES).workload()
+    assert all(tuple(job.losses) in recorded for job in jobs)
+    without = Load(seed=1, jobs=9, curves=tmp_path).workload()
+    assert not any(tuple(job.losses) in recorded for job in without)
+    assert len({load.seed for load in loads(Settings(seeds=(1, 2)))}) == 2
+
+
+def test_noise_spares_the_first_loss_and_nothing_else() -> None:
+    """Noise on losses changes every loss but the one before the first iteration."""
+    load = Load(seed=2, jobs=3, curves=CURVES)
+    plain = load.workload()
+    history = Arm(policy="fair", loss_noise=0.05).run(plain, load.seed).history
+    for job in plain:
+        events = [e for e in history.events(job.spec.id) if isinstance(e, LossObserved)]
+        seen = np.array([event.observation.loss for event in events])
+        assert seen[0] == job.losses[0]
+        assert (seen[1:] != job.losses[1:]).all()
+
+
+def test_other_work_keeps_the_cost_of_what_it_replaces() -> None:
+    """The mix has as many jobs and as much work as what it is made of; every second has a reservation."""
+    plain = Load(seed=1, jobs=16, curves=CURVES).workload()
+    mix = mixed(plain)
+    assert len(mix) == 16
+    assert sum(job.total_cpu_seconds for job in mix) == pytest.approx(
+        sum(job.total_cpu_seconds for job in plain)
+    )
+    other = [job.spec for job in mix if job.spec.kind is Kind.OTHER]
+    assert [spec.reserved_units for spec in other] == [24, None, 24, None]
+
+
+@pytest.mark.parametrize("policy", ["fair", "total-quality"])
+def test_other_work_holds_what_it_is_due(policy: str) -> None:
+    """Over its run, other work holds its fair share or reservation to within a few percent."""
+    found = one((Load(seed=1, jobs=24, mean_arrival=3.0, curves=CURVES), policy))
+    deviations = np.abs([*found["fair share"], *found["reservation"]])
+    assert len(deviations) >= 4
+    assert deviations.max() < 0.05
+
+
+def test_the_busiest_day_is_read_from_the_trace(tmp_path: Path) -> None:
+    """The day with most jobs is chosen; arrivals count from its midnight, and no job is longer than a day."""
+    text = (
+        "timestamp,duration,num_gpus,cluster\n"
+        "2017-10-01 00:00:10,50.0,1,a\n"
+        "2017-10-02 01:00:00,100000.0,2,a\n"
+        "2017-10-02 00:00:05,60.0,4,b\n"
+        "2017-10-02 09:00:00,0.0,1,b\n"
+    )
+    with gzip.open(tmp_path / "philly_jobs.csv.gz", "wt") as file:
+        file.write(text)
+    date, requests = busiest_day(tmp_path)
+    assert date == "2017-10-02"
+    assert [(r.arrival, r.gpus, r.seconds) for r in requests] == [(5.0, 4, 60.0), (3600.0, 2, DAY)]
+
+
+def test_a_binned_series_keeps_its_mean() -> None:
+    """Means over equal spans of evenly spaced values have the mean of the values, and NaN does not count."""
+    times = np.arange(100.0)
+    values = np.where(times == 3, np.nan, times)
+    series = binned(times, values, points=10)
+    assert len(series["values"]) == 10
+    assert np.mean(series["values"]) == pytest.approx(49.5, abs=0.2)
+    assert binned(np.empty(0), np.empty(0)) == {"times": [], "values": []}
