@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import threading
 import time
@@ -21,10 +22,11 @@ from slaq.core.events import Event
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import Ending, Journal
+from slaq.engines.limits import why_enough
 from slaq.engines.local import checkpoints
 from slaq.engines.spark.application import PREFIX, Application
 from slaq.engines.spark.cache import PartitionCache
-from slaq.engines.spark.context import Desk, SparkJobContext, enough
+from slaq.engines.spark.context import Desk, SparkJobContext
 from slaq.engines.spark.hearing import Hearing, Jobs
 from slaq.engines.spark.listening import Ear
 from slaq.engines.spark.losses import TELLING
@@ -280,7 +282,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
     @override
     def report(self, run: Run, loss: float, metrics: dict[str, float]) -> None:
         self._observe(run, loss, metrics)
-        if reason := enough(run, loss):
+        if reason := why_enough(run.job, run.iteration, run.first_loss, loss):
             # At its next call of the context, so that it can still keep what this loss is of.
             self._end(run, JobState.COMPLETED, reason)
         else:
@@ -312,7 +314,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
     @override
     def observe(self, run: Run, loss: float) -> None:
         self._observe(run, loss, {})
-        if run.ending is None and (reason := enough(run, loss)):
+        reason = why_enough(run.job, run.iteration, run.first_loss, loss)
+        if reason and run.ending is None:
             self._end(run, JobState.COMPLETED, reason)
 
     @override
@@ -327,6 +330,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             if run.iteration < 0:
                 self._read_usage()
             run.iteration += 1
+            if not math.isfinite(run.first_loss):
+                run.first_loss = loss
             if run.thread is threading.current_thread():
                 used = time.thread_time()
                 run.cpu_python += used - run.cpu_thread
