@@ -11,6 +11,7 @@ BENCHMARKS = {
     "local_engine": False,
     "nine_algorithms": False,
     "simulated_quality": False,
+    "spark_engine": False,
     "forecast_accuracy": True,
 }
 
