@@ -13,6 +13,7 @@ BENCHMARKS = {
     "service_store": False,
     "prospect_calibration": False,
     "simulated_quality": False,
+    "spark_engine": False,
     "forecast_accuracy": True,
 }
 

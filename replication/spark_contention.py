@@ -58,10 +58,12 @@ class Amount:
     jobs: int
     mean_arrival: float
     rows: int
+    #: Of each job, relative to the usual.
+    iterations: float = 1.0
 
 
 FULL = Amount(jobs=18, mean_arrival=3.0, rows=ROWS)
-QUICK = Amount(jobs=4, mean_arrival=0.5, rows=1_000)
+QUICK = Amount(jobs=3, mean_arrival=0.5, rows=500, iterations=0.1)
 
 
 def run(settings: Settings) -> dict[str, Any]:
@@ -74,7 +76,9 @@ def run(settings: Settings) -> dict[str, Any]:
         parts = len(settings.seeds) * len(POLICIES)
         seeds, done = [], 0
         for seed in settings.seeds:
-            planned = plan(amount.jobs, amount.jobs * amount.mean_arrival, np.random.default_rng(seed))
+            seconds = amount.jobs * amount.mean_arrival
+            rng = np.random.default_rng(seed)
+            planned = plan(amount.jobs, seconds, rng, iterations=amount.iterations)
             clusters = {}
             # In turns, so that a machine that warms up favours neither.
             for policy in POLICIES if seed % 2 else POLICIES[::-1]:

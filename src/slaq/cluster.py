@@ -13,9 +13,9 @@ from slaq.bootstrap import go_live
 from slaq.core.job import JobSpec, Kind
 from slaq.engines.files import LOG
 from slaq.engines.journal import Runner, Work_contra
+from slaq.engines.limits import Goal
 from slaq.engines.local.commands import CommandJob
 from slaq.engines.local.engine import cores_here, usual_units_per_core
-from slaq.engines.local.goals import Goal
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.programs import Site
 from slaq.engines.processes.records import CommandSpec

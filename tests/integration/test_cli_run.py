@@ -104,8 +104,9 @@ for i in range(10**9 if sys.argv[1:] else 6):
     time.sleep(0.01)
 """
 FIELDS = {
-    "file", "policy", "cores", "units", "epoch_seconds", "directory", "interrupted", "mean_normalised_loss",
-    "time_to_90", "time_to_95", "completion", "mean_active", "makespan", "decision_ms", "share_by_group", "jobs",
+    "file", "engine", "policy", "cores", "units", "epoch_seconds", "directory", "interrupted",
+    "mean_normalised_loss", "time_to_90", "time_to_95", "completion", "mean_active", "makespan", "decision_ms",
+    "share_by_group", "jobs",
 }  # fmt: skip
 JOB_FIELDS = {
     "id", "algorithm", "state", "reason", "arrival", "ended", "losses", "first_loss", "best_loss", "last_loss",

@@ -64,8 +64,13 @@ def kinds() -> dict[str, Make]:
     }
 
 
-def plan(count: int, seconds: float, rng: np.random.Generator) -> list[PlannedFit]:
-    """Return the jobs in the order of their arrival, a Poisson process; all kinds about equally often."""
+def plan(
+    count: int, seconds: float, rng: np.random.Generator, *, iterations: float = 1.0
+) -> list[PlannedFit]:
+    """Return the jobs in the order of their arrival, a Poisson process; all kinds about equally often.
+
+    `iterations` is how many they do, relative to the usual.
+    """
     makers = list(kinds().items())
     order = [makers[place % len(makers)] for place in rng.permutation(count)]
     # Given their number, the arrivals of a Poisson process are uniform.
@@ -80,7 +85,8 @@ def plan(count: int, seconds: float, rng: np.random.Generator) -> list[PlannedFi
             # The same hyperparameters under every policy.
             same = np.random.default_rng()
             same.bit_generator.state = state
-            return make(same)
+            estimator = make(same)
+            return estimator.setMaxIter(max(round(iterations * estimator.getMaxIter()), 2))
 
         jobs.append(PlannedFit(name=f"{name}-{place}", arrival=arrival, make=again))
     return jobs

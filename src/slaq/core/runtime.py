@@ -46,11 +46,8 @@ class RuntimeModel(Rows):
 
     def seconds(self, rows: Integers, cpu: Floats, units: Floats) -> Floats:
         """Return seconds per iteration: rows by columns of `units`; infinite at none."""
-        # A job whose iterations cost nothing that was measured still needs a unit to run at all.
-        free = np.where(units > 0, 0.0, np.inf)
-        parallel: Floats = np.divide(
-            cpu[:, None], units, out=np.broadcast_to(free, units.shape).copy(), where=units > 0
-        )
+        with np.errstate(divide="ignore"):
+            parallel = cpu[:, None] / units
         serial = self.serial[rows, None]
         believed = (self.seen[rows, None] >= SERIAL_AFTER) & (serial > SERIAL_SHARE * parallel)
         return parallel + np.where(believed, serial, 0.0)

@@ -12,9 +12,9 @@ from typing import Any
 from slaq.config.values import command_name
 from slaq.core.errors import CommandError, JobOptionError, LossSourceError
 from slaq.core.job import JobSpec, Kind
+from slaq.engines.limits import Goal
 from slaq.engines.local.commands import CommandJob
 from slaq.engines.local.external import ExternalJob
-from slaq.engines.local.goals import Goal
 from slaq.engines.processes.records import CommandSpec
 from slaq.engines.processes.sources import checked_pattern
 from slaq.jobs.options import check_options

@@ -13,7 +13,7 @@ from typing_extensions import override
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
-from slaq.engines.local.goals import Goal
+from slaq.engines.limits import Goal, why_enough
 from slaq.engines.local.wire import pack
 from slaq.engines.processes.commands import Commands, checked
 from slaq.engines.processes.records import (
@@ -212,8 +212,7 @@ class CommandRunner(Runner[CommandJob]):
         self.journal.observed(record.job_id, seen, record.metrics)
         if run.first_loss is None:
             run.first_loss = seen.loss
-        reason = run.job.goal.reached(seen.iteration, seen.loss, run.first_loss)
-        if reason is not None:
+        if reason := why_enough(run.job.goal, seen.iteration, run.first_loss, seen.loss):
             self._end(record.job_id, JobState.COMPLETED, reason)
 
     def _exited(self, record: CommandExited, run: _Run) -> None:

@@ -15,6 +15,7 @@ import cloudpickle
 from typing_extensions import override
 
 from slaq.core.errors import TaskError
+from slaq.engines.limits import why_enough
 from slaq.engines.local import checkpoints
 from slaq.engines.local.orders import Orders
 from slaq.engines.local.tracebacks import unpack_error
@@ -104,15 +105,9 @@ class DriverContext(Context):
 
     def _finish_if_enough(self, loss: float) -> None:
         """Let the program end at its next map or report, so that it can still checkpoint what this loss is of."""
-        orders = self._orders
         if self._iteration == 0 or not math.isfinite(self._first):
             self._first = loss
-        if orders.max_iterations is not None and self._iteration >= orders.max_iterations:
-            self._ending = f"it has done its {orders.max_iterations} iterations"
-        if orders.target is not None and orders.stop_at is not None:
-            enough = self._first - orders.stop_at * (self._first - orders.target)
-            if loss <= enough:
-                self._ending = f"its loss has come to {loss:g}, and {enough:g} was asked for"
+        self._ending = why_enough(self._orders, self._iteration, self._first, loss) or self._ending
 
     @property
     @override

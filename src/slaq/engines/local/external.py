@@ -9,7 +9,7 @@ from typing_extensions import override
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
-from slaq.engines.local.goals import Goal
+from slaq.engines.limits import Goal, why_enough
 from slaq.engines.processes.sources import NewRate, Reading
 
 
@@ -81,7 +81,7 @@ class ExternalRunner(Runner[ExternalJob]):
                     return
                 if isinstance(item, NewRate):
                     self._journal.learning_rate_changed(job_id, item.learning_rate)
-                elif (reason := self._observe(job_id, run, item)) is not None:
+                elif reason := self._observe(job_id, run, item):
                     run = None
                     self._conclude(job_id, Ending(state=JobState.COMPLETED, reason=reason))
 
@@ -108,8 +108,8 @@ class ExternalRunner(Runner[ExternalJob]):
             for job_id in tuple(self._runs):
                 self._conclude(job_id, Ending(state=JobState.CANCELLED, reason=SHUT_DOWN))
 
-    def _observe(self, job_id: str, run: _Run, seen: Reading) -> str | None:
-        """Pass on one loss; return why the job is to end now, or None."""
+    def _observe(self, job_id: str, run: _Run, seen: Reading) -> str:
+        """Pass on one loss; return why the job is to end now, or nothing."""
         run.iteration += 1
         cpu = wall = 0.0
         if seen.at is not None and run.at is not None:
@@ -121,7 +121,7 @@ class ExternalRunner(Runner[ExternalJob]):
             run.first_loss = seen.loss
         observation = Observation(iteration=run.iteration, loss=seen.loss, cpu_seconds=cpu, wall_seconds=wall)
         self._journal.observed(job_id, observation, seen.metrics, seen.reach)
-        return run.job.goal.reached(run.iteration, seen.loss, run.first_loss)
+        return why_enough(run.job.goal, run.iteration, run.first_loss, seen.loss)
 
     def _conclude(self, job_id: str, ending: Ending) -> None:
         if self._runs.pop(job_id, None) is not None:

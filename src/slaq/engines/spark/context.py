@@ -1,7 +1,6 @@
 """The context of a job on Spark: tasks over cached partitions, losses to the engine."""
 
 import contextlib
-import math
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -145,17 +144,3 @@ def _sendable(error: Exception) -> Exception | None:
         if isinstance(pickle.loads(pickle.dumps(error)), type(error)):
             return error
     return None
-
-
-def enough(run: Run, loss: float) -> str:
-    """Return why the job has done what was asked with this loss, or nothing."""
-    job = run.job
-    if not math.isfinite(run.first_loss):
-        run.first_loss = loss
-    if job.max_iterations is not None and run.iteration >= job.max_iterations:
-        return f"it has done its {job.max_iterations} iterations"
-    if job.target is not None and job.stop_at is not None:
-        wanted = run.first_loss - job.stop_at * (run.first_loss - job.target)
-        if loss <= wanted:
-            return f"its loss has come to {loss:g}, and {wanted:g} was asked for"
-    return ""

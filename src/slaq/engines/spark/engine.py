@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import threading
 import time
@@ -21,33 +22,32 @@ from slaq.core.events import Event
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal
+from slaq.engines.limits import why_enough
 from slaq.engines.local import checkpoints
 from slaq.engines.spark.application import PREFIX, Application
 from slaq.engines.spark.cache import PartitionCache
-from slaq.engines.spark.context import Desk, SparkJobContext, enough
+from slaq.engines.spark.context import Desk, SparkJobContext
+from slaq.engines.spark.hearing import Hearing, Jobs
 from slaq.engines.spark.listening import Ear
-from slaq.engines.spark.losses import REPORTING, TELLING, FitBegan, FitOver, LossTold, read_line
+from slaq.engines.spark.losses import TELLING
 from slaq.engines.spark.neighbours import Neighbours
+from slaq.engines.spark.pacing import Pace
 from slaq.engines.spark.roster import Nature
 from slaq.engines.spark.runs import Run, SparkJob
-from slaq.engines.spark.shares import Shares, pool_shares, settle, to_hold
+from slaq.engines.spark.shares import Shares
 from slaq.engines.spark.stepwise import stepping
 from slaq.engines.spark.usage import Usage
 from slaq.jobs.context import Cancelled
 from slaq.ports import Engine
 
 #: Seconds between two looks at the pools, and at least this many for each job.
-TICK, TICK_PER_JOB = 0.05, 0.005
-#: Seconds between two attempts to cancel what a job that is to end still runs.
-AGAIN = 0.5
-#: Seconds for which a job without a task counts as busy: it is between two stages.
-AWAY = 0.25
-#: The part of the slots that may idle for the sake of exact shares, and how fast that is followed at each look.
-IDLE_ALLOWED, IDLE_RATE = 0.06, 0.05
-#: A share that changes by less than this part is left as it is.
-SAME = 0.05
+TICK, TICK_PER_JOB, TICK_ALONE = 0.05, 0.005, 0.2
+#: Seconds between two looks whether the application is still there.
+LOOK_AROUND = 0.5
 #: Names a job in the local properties of its threads, which threads it starts inherit.
 PROPERTY = "slaq.job"
+#: Seconds between two attempts to cancel what a job that is to end still runs.
+AGAIN = 0.5
 STOPPED = "the Spark session was stopped"
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class SparkSite:
     grace_seconds: float = 5.0
 
 
-class SparkEngine(Engine, Desk, Nature):
+class SparkEngine(Engine, Desk, Jobs, Nature):
     """Many jobs in one Spark application.
 
     Each job has a thread, in which its work runs, and a pool, whose share follows what the job was granted.
@@ -83,16 +83,17 @@ class SparkEngine(Engine, Desk, Nature):
         self._cache = PartitionCache(application.context)
         self._neighbours = Neighbours(application, site.epoch_seconds)
         self._capacity = -1
-        #: The part of the slots that idled of late.
-        self._idle = 0.0
+        self._looked_around = 0.0
+        self._pace = Pace(application, site.shares, site.epoch_seconds)
         self._closed = threading.Event()
         self._broken = ""
+        hearing = Hearing(self)
         #: How to leave the application as it was found.
         self._undo: list[Callable[[], None]] = [
             # With the data cached everywhere in a moment, waiting for the best place only idles slots.
             application.set_conf("spark.locality.wait", "0s"),
-            application.listen(Ear(self._heard), TELLING),
-            stepping(self._stepper),
+            application.listen(Ear(hearing.line), TELLING),
+            stepping(hearing.stepper),
         ]
         site.directory.mkdir(parents=True, exist_ok=True)
         self._thread = threading.Thread(target=self._watch, name="slaq-spark", daemon=True)
@@ -171,7 +172,7 @@ class SparkEngine(Engine, Desk, Nature):
                 run.units = granted.get(run.job_id, 0)
                 run.bucket.grant(run.units / self._site.units_per_slot, now, self._site.epoch_seconds)
                 run.changed.notify_all()
-        self._steer()
+        self._pace.steer(self._active(), self._slots)
 
     @override
     def poll(self) -> Sequence[Event]:
@@ -281,7 +282,7 @@ class SparkEngine(Engine, Desk, Nature):
     @override
     def report(self, run: Run, loss: float, metrics: dict[str, float]) -> None:
         self._observe(run, loss, metrics)
-        if reason := enough(run, loss):
+        if reason := why_enough(run.job, run.iteration, run.first_loss, loss):
             # At its next call of the context, so that it can still keep what this loss is of.
             self._end(run, JobState.COMPLETED, reason)
         else:
@@ -299,6 +300,28 @@ class SparkEngine(Engine, Desk, Nature):
     def workers(self, run: Run) -> float:
         return run.units / self._site.units_per_slot
 
+    @override
+    def run_here(self) -> Run | None:
+        # A job's own thread, or one that such a thread has started.
+        thread = threading.current_thread()
+        for run in self._active():
+            if run.thread is thread:
+                return run
+        job_id = self._application.context.getLocalProperty(PROPERTY)
+        with self._lock:
+            return self._runs.get(job_id) if job_id else None
+
+    @override
+    def observe(self, run: Run, loss: float) -> None:
+        self._observe(run, loss, {})
+        reason = why_enough(run.job, run.iteration, run.first_loss, loss)
+        if reason and run.ending is None:
+            self._end(run, JobState.COMPLETED, reason)
+
+    @override
+    def begin_curve(self, run: Run) -> None:
+        self._journal.curve_began(run.job_id)
+
     def _observe(self, run: Run, loss: float, metrics: Mapping[str, float]) -> None:
         now = time.monotonic()
         with run.changed:
@@ -307,6 +330,8 @@ class SparkEngine(Engine, Desk, Nature):
             if run.iteration < 0:
                 self._read_usage()
             run.iteration += 1
+            if not math.isfinite(run.first_loss):
+                run.first_loss = loss
             if run.thread is threading.current_thread():
                 used = time.thread_time()
                 run.cpu_python += used - run.cpu_thread
@@ -325,75 +350,6 @@ class SparkEngine(Engine, Desk, Nature):
             run.followed = threading.current_thread()
             run.tells = True
         self._journal.observed(run.job_id, observation, metrics)
-
-    # Estimators that tell their loss in log lines, or step by step.
-
-    def _heard(self, line: str) -> None:
-        """Take in a log line, in the thread that fits; a job that holds nothing waits here."""
-        told = read_line(line)
-        run = self._run_here() if told is not None else None
-        if run is None:
-            return
-        thread = threading.current_thread()
-        if isinstance(told, FitBegan):
-            run.begun.add(thread)
-            run.tells = told.estimator in REPORTING
-        elif isinstance(told, FitOver):
-            self._fit_over(run, thread)
-        elif isinstance(told, LossTold):
-            self._loss_told(run, thread, told)
-            # A fit cannot be ended from here: its next Spark job is cancelled.
-            with contextlib.suppress(Cancelled):
-                self.pass_gate(run)
-
-    def _loss_told(self, run: Run, thread: threading.Thread, told: LossTold) -> None:
-        if not run.follows(thread, time.monotonic()):
-            return
-        first = thread in run.begun
-        run.begun.discard(thread)
-        if (first or run.followed is not thread) and run.iteration >= 0:
-            self._journal.curve_began(run.job_id)
-        losses = [told.before, told.loss] if first and told.before is not None else [told.loss]
-        for loss in losses:
-            self._observe(run, loss, {})
-            if run.ending is None and (reason := enough(run, loss)):
-                self._end(run, JobState.COMPLETED, reason)
-
-    def _fit_over(self, run: Run, thread: threading.Thread) -> None:
-        run.begun.discard(thread)
-        if run.followed is thread:
-            run.followed = None
-
-    def _stepper(self) -> Callable[[float], bool] | None:
-        """Return what a fit that is run step by step reports to in this thread; None outside a job.
-
-        It takes a loss and returns whether to go on.
-        """
-        run = self._run_here()
-        if run is None:
-            return None
-        thread = threading.current_thread()
-        run.begun.add(thread)
-
-        def step(loss: float) -> bool:
-            self._loss_told(run, thread, LossTold(loss))
-            with contextlib.suppress(Cancelled):
-                self.pass_gate(run)
-            if run.ending is JobState.CANCELLED:
-                raise Cancelled(run.reason)
-            return run.ending is None
-
-        return step
-
-    def _run_here(self) -> Run | None:
-        """Return the job that this thread works for: its own, or one that a job's thread has started."""
-        thread = threading.current_thread()
-        for run in self._active():
-            if run.thread is thread:
-                return run
-        job_id = self._application.context.getLocalProperty(PROPERTY)
-        with self._lock:
-            return self._runs.get(job_id) if job_id else None
 
     def _tell_silence(self, run: Run) -> None:
         text = (
@@ -428,14 +384,15 @@ class SparkEngine(Engine, Desk, Nature):
     def _press(self, run: Run, now: float) -> None:
         """End a job that was told to and has not: cancel its Spark jobs, interrupt its thread, give it up."""
         waited = now - run.ending_at
-        if waited < (0.0 if run.ending is JobState.CANCELLED else TICK):
-            return
-        self._application.cancel(run.group)
-        run.ending_at = max(run.ending_at, now - self._site.grace_seconds * 3)
-        if waited > self._site.grace_seconds and not run.interrupted and run.thread is not None:
+        grace = self._site.grace_seconds
+        patience = grace if run.ending is JobState.COMPLETED and run.ends_itself else 0.0
+        if waited > patience and now - run.cancelled_at > AGAIN:
+            run.cancelled_at = now
+            self._application.cancel(run.group)
+        if waited > grace and not run.interrupted and run.thread is not None:
             run.interrupted = True
             _interrupt(run.thread)
-        elif waited > 2 * self._site.grace_seconds:
+        elif waited > 2 * grace:
             _log.warning("job did not end and was given up", extra={"job": run.job_id})
             self._conclude(run, Ending(state=run.ending or JobState.CANCELLED, reason=run.reason))
 
@@ -443,7 +400,7 @@ class SparkEngine(Engine, Desk, Nature):
 
     def _watch(self) -> None:
         try:
-            while not self._closed.wait(max(TICK, TICK_PER_JOB * len(self._runs))):
+            while not self._closed.wait(self._pause()):
                 if not self._runs:
                     continue
                 try:
@@ -456,53 +413,25 @@ class SparkEngine(Engine, Desk, Nature):
             self._lose(f"the Spark engine failed ({error!r}); this is a defect of slaq")
             raise
 
+    def _pause(self) -> float:
+        """Return how long to wait for the next look: one job alone shares with nobody."""
+        runs = self._active()
+        alone = len(runs) == 1 and runs[0].ending is None
+        return TICK_ALONE if alone else max(TICK, TICK_PER_JOB * len(runs))
+
     def _tick(self, now: float) -> None:
         """Look at all that time alone changes."""
+        self._pace.look(self._active(), self._slots, now)
         for run in self._active():
-            used = run.look(run.pool.runningTasks(), now)
-            run.bucket.fill(now, self._site.epoch_seconds)
-            run.bucket.pay(used)
             budget = run.job.time_budget
             if budget is not None and run.began_at is not None and now - run.began_at > budget:
                 self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
             if run.ending is not None:
                 self._press(run, now)
-        if self._site.shares is Shares.TOKENS:
-            self._balance(now)
-            self._steer()
-        if self._application.stopped():
-            self._lose(STOPPED)
-
-    def _balance(self, now: float) -> None:
-        """Settle the buckets, and hold those jobs that ran ahead of others."""
-        runs = self._active()
-        buckets = {run.job_id: run.bucket for run in runs}
-        settle(buckets)
-        busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
-        slots = max(self._capacity, 1) / self._site.units_per_slot
-        free = max(1 - sum(run.running for run in runs) / slots, 0.0)
-        self._idle += IDLE_RATE * (free - self._idle)
-        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy)
-        if self._idle > IDLE_ALLOWED:
-            # Those behind cannot use what the others leave: better lend it than idle.
-            chosen = set()
-        for run in runs:
-            if run.held != (run.job_id in chosen):
-                with run.changed:
-                    run.held = not run.held
-                    run.changed.notify_all()
-
-    def _steer(self) -> None:
-        """Set the shares of the pools."""
-        runs = self._active()
-        slots = max(self._capacity, 1) / self._site.units_per_slot
-        shares = pool_shares({run.job_id: run.bucket for run in runs}, self._site.shares, slots)
-        for run in runs:
-            share = shares[run.job_id]
-            if abs(share - run.share) > SAME * run.share or (share == 0) != (run.share == 0):
-                run.share = share
-                with contextlib.suppress(Exception):
-                    self._application.set_min_share(run.pool, share)
+        if now - self._looked_around > LOOK_AROUND:
+            self._looked_around = now
+            if self._application.stopped():
+                self._lose(STOPPED)
 
     def _read_usage(self) -> None:
         """Learn what CPU every job's tasks have used."""
@@ -522,6 +451,11 @@ class SparkEngine(Engine, Desk, Nature):
         for run in self._active():
             self._end(run, JobState.FAILED, reason)
             self._conclude(run, Ending(state=JobState.FAILED, reason=reason))
+
+    @property
+    def _slots(self) -> float:
+        """The slots there are to share."""
+        return max(self._capacity, 1) / self._site.units_per_slot
 
     def _active(self) -> list[Run]:
         with self._lock:

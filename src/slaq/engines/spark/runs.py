@@ -85,6 +85,10 @@ class Run:
     reason: str = ""
     ending_at: float = float("inf")
     interrupted: bool = False
+    #: Whether it ends by itself once it is told to, between two of its iterations; a fit of MLlib cannot.
+    ends_itself: bool = True
+    #: When its Spark jobs were last cancelled.
+    cancelled_at: float = float("-inf")
     ended: bool = False
 
     def slots_by(self, now: float) -> float:
