@@ -90,7 +90,7 @@ class ServiceSettings:
     max_jobs_active: int = 10_000
     #: None for ever.
     retention_days: float | None = None
-    keep_decisions: int = 86_400
+    keep_decisions: int = 10_000
     users: Mapping[str, UserLimits] = field(default_factory=dict)
     #: For users without a table of their own, and for what their table does not say.
     defaults: UserLimits = field(default_factory=UserLimits)

@@ -97,6 +97,6 @@ SETTINGS: Mapping[str, Setting] = {
         Setting(name="retention_days", meaning="Days after which an ended job is removed.", metavar="DAYS",
                 read=_number, usual="never", live=True),
         Setting(name="keep_decisions", meaning="Decisions kept, the newest.", metavar="N", read=_whole,
-                usual="86400", live=True),
+                usual="10000", live=True),
     )
 }  # fmt: skip

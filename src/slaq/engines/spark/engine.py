@@ -172,7 +172,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
                 run.units = granted.get(run.job_id, 0)
                 run.bucket.grant(run.units / self._site.units_per_slot, now, self._site.epoch_seconds)
                 run.changed.notify_all()
-        self._pace.steer(self._active(), self._slots)
+        self._pace.steer(self._active())
 
     @override
     def poll(self) -> Sequence[Event]:
@@ -344,6 +344,10 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
                 wall_seconds=max(now - run.reported_at, 0.0),
             )
             run.cpu_told = max(cpu, run.cpu_told)
+            # It is held between iterations only, so what a whole one overdrew must not be forgotten.
+            slots = run.slots_by(now)
+            run.bucket.learn(slots - run.slots_told)
+            run.slots_told = slots
             if run.heard_at:
                 run.interval += 0.2 * (now - run.heard_at - run.interval)
             run.reported_at = run.heard_at = now

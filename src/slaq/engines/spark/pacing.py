@@ -9,8 +9,8 @@ from slaq.engines.spark.shares import Shares, pool_shares, settle, to_hold
 
 #: Seconds for which a job without a task counts as busy: it is between two stages.
 AWAY = 0.25
-#: The part of the slots that may idle for the sake of exact shares, and how fast that is followed at each look.
-IDLE_ALLOWED, IDLE_RATE = 0.06, 0.05
+#: How fast the part of the slots that idles is followed, at each look.
+IDLE_RATE = 0.05
 #: A share that changes by less than this part is left as it is.
 SAME = 0.05
 
@@ -33,11 +33,11 @@ class Pace:
             run.bucket.pay(used)
         if self._shares is Shares.TOKENS:
             self._balance(runs, slots, now)
-            self.steer(runs, slots)
+            self.steer(runs)
 
-    def steer(self, runs: Sequence[Run], slots: float) -> None:
+    def steer(self, runs: Sequence[Run]) -> None:
         """Set the shares of the pools."""
-        shares = pool_shares({run.job_id: run.bucket for run in runs}, self._shares, slots)
+        shares = pool_shares({run.job_id: run.bucket for run in runs}, self._shares)
         for run in runs:
             share = shares[run.job_id]
             if abs(share - run.share) > SAME * run.share or (share == 0) != (run.share == 0):
@@ -53,10 +53,7 @@ class Pace:
         busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
         free = max(1 - sum(run.running for run in runs) / slots, 0.0)
         self._idle += IDLE_RATE * (free - self._idle)
-        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy)
-        if self._idle > IDLE_ALLOWED:
-            # Those behind cannot use what the others leave: better lend it than idle.
-            chosen = set()
+        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy, self._idle)
         for run in runs:
             if run.held != (run.job_id in chosen):
                 with run.changed:

@@ -67,6 +67,7 @@ class Run:
     #: CPU seconds of its own thread that are in there.
     cpu_thread: float = 0.0
     cpu_told: float = 0.0
+    slots_told: float = 0.0
     # What it has reported.
     iteration: int = -1
     first_loss: float = float("nan")

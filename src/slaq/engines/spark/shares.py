@@ -1,5 +1,6 @@
 """From grants and token buckets to the shares of Spark's fair-scheduler pools."""
 
+import math
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
@@ -7,10 +8,12 @@ from slaq.engines.buckets import Bucket
 
 #: Pool shares are whole numbers compared by their quotients: this many to a slot make fractions of slots.
 SCALE = 100
+#: The part of the slots that may idle for the sake of exact shares.
+IDLE_ALLOWED = 0.05
 #: Seconds by which a job may run ahead of its grant before it is held at the end of an iteration.
 AHEAD = 0.05
-#: Seconds in which a pool is to make good what it is owed.
-MAKE_GOOD = 0.5
+#: Seconds of lead that multiply a pool's share by e; and the most that any lead does.
+MAKE_GOOD, MOST = 0.5, 100.0
 
 
 class Shares(StrEnum):
@@ -23,7 +26,7 @@ class Shares(StrEnum):
     POOLS = "pools"
 
 
-def pool_shares(buckets: Mapping[str, Bucket], how: Shares, slots: float) -> dict[str, int]:
+def pool_shares(buckets: Mapping[str, Bucket], how: Shares) -> dict[str, int]:
     """Return the minimum share of each job's pool, in hundredths of a slot.
 
     The fair scheduler serves pools below their minimum share first, by  running / share : with shares this
@@ -33,21 +36,31 @@ def pool_shares(buckets: Mapping[str, Bucket], how: Shares, slots: float) -> dic
     for job_id, bucket in buckets.items():
         wanted = bucket.cores
         if how is Shares.TOKENS and wanted > 0:
-            wanted = min(max(wanted + bucket.tokens / MAKE_GOOD, 0.0), slots)
+            # By factors, so that of two who ran ahead the one that did so less still goes first.
+            behind = min(max(bucket.tokens / wanted / MAKE_GOOD, -math.log(MOST)), math.log(MOST))
+            wanted *= math.exp(behind)
         shares[job_id] = max(round(SCALE * wanted), 1) if bucket.cores > 0 else 0
     return shares
 
 
-def to_hold(buckets: Mapping[str, Bucket], held: Collection[str], busy: Collection[str]) -> set[str]:
+def to_hold(
+    buckets: Mapping[str, Bucket], held: Collection[str], busy: Collection[str], idle: float = 0.0
+) -> set[str]:
     """Return the jobs to wait at the end of their iteration: those ahead, while one that is busy is behind.
 
     Lending alone cannot make good what a job loses whenever others fill the slots it leaves for a moment
-    between two stages. One that is held waits until it is ahead no longer.
+    between two stages. One that is held waits until it is ahead no longer, or too large a part of the slots
+    is idle: then the one that is least ahead goes on, and all do where that is not enough.
     """
     leads = {job_id: bucket.tokens / bucket.cores for job_id, bucket in buckets.items() if bucket.cores > 0}
     if not any(leads.get(job_id, 0.0) > 0 for job_id in busy if job_id not in held):
         return set()
-    return {job_id for job_id, lead in leads.items() if lead < (0.0 if job_id in held else -AHEAD)}
+    ahead = {job_id for job_id, lead in leads.items() if lead < (0.0 if job_id in held else -AHEAD)}
+    if idle > 2 * IDLE_ALLOWED:
+        return set()
+    if idle > IDLE_ALLOWED and ahead:
+        ahead.remove(max(ahead, key=leads.__getitem__))
+    return ahead
 
 
 def settle(buckets: Mapping[str, Bucket]) -> None:
