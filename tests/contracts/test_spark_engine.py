@@ -27,8 +27,8 @@ def halving(_: Any, ctx: Context) -> str:
     loss = 1.0
     ctx.map(len)
     ctx.report(loss)
-    for _ in range(6):
-        time.sleep(0.02)
+    for _ in range(8):
+        time.sleep(0.15)
         loss /= 2
         ctx.report(loss)
     return "done"
@@ -48,5 +48,5 @@ class TestSparkEngine(EngineContract):
         specs = [JobSpec(id=name) for name in ("one", "two", "three")]
         for spec in specs:
             engine.prepare(spec.id, SparkJob(work=halving, data=Dataset()))
-        yield Bench(engine=engine, clock=clock, specs=specs, step=0.3, patience=120.0)
+        yield Bench(engine=engine, clock=clock, specs=specs, step=0.4, patience=120.0)
         engine.close()
