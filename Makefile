@@ -36,7 +36,7 @@ demo: $(STAMP) ## See slaq beat fair sharing on a small workload
 	@$(BIN)/slaq demo
 
 test: $(STAMP) ## Run every test (ARGS="-k policy" to choose)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## All that must pass: format, lint, types, layers, docs, tests, quick replication
 	@$(BIN)/ruff format --check

@@ -1,7 +1,8 @@
-"""Settings shared by all tests: the hypothesis profiles, chosen by HYPOTHESIS_PROFILE."""
+"""Settings shared by all tests: the hypothesis profiles, chosen by HYPOTHESIS_PROFILE, and what shares a process."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Examples are derived from the test itself and never timed, so that a run on a busy machine gives the
@@ -9,3 +10,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", settings.get_profile("ci"), max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that need Spark in one process: each would start a JVM of its own."""
+    for item in items:
+        if "spark" in item.path.name:
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -91,7 +91,7 @@ def test_a_batch_runs_on_spark_and_keeps_its_models(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_the_demo_compares_policies_on_spark(tmp_path: Path) -> None:
     """It prints what `slaq simulate` would, of jobs that were fitted for real, and draws it."""
-    words = ["--jobs", "3", "--over", "0", "--size", "0.02", "--master", "local[4]", "--json"]
+    words = ["--jobs", "1", "--over", "0", "--size", "0.02", "--master", "local[4]", "--json"]
     told = json.loads(slaq(tmp_path, "demo", "--engine", "spark", *words))
     assert {"fair", "total-quality"} == set(told)
     assert (tmp_path / "slaq-demo.png").exists()
@@ -110,7 +110,7 @@ def test_the_demo_compares_policies_on_spark(tmp_path: Path) -> None:
         ("[[job]]\nfit = 'own.py:count'\n", "fit is for Spark"),
         ("[cluster]\nengine = 'spork'\n[[job]]\nfit = 'own.py:count'\n", "did you mean 'spark'"),
         (
-            "[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:fit'\n",
+            "[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:fit'\nparameters = {colour = 1}\n",
             "cannot be called with a Spark session",
         ),
         (

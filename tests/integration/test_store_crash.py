@@ -72,7 +72,7 @@ def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(tmp_path: Path) 
     """Killed at any moment, a store opens again, sound, with every acknowledged epoch whole and in order."""
     path = tmp_path / "slaq.db"
     chance = random.Random(5)
-    acknowledged = 0
+    acknowledged = before = 0
     with nursery(path) as (ask, told):
         for _ in range(25):
             ask.write("go\n")
@@ -87,7 +87,9 @@ def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(tmp_path: Path) 
             while (line := told.readline()) != "gone\n":
                 acknowledged = int(line.removeprefix("kept ")) + 1
             found = epochs_kept(path)
-            assert acknowledged <= found <= acknowledged + 1
+            # One epoch may have been kept without a word, also by a writer before this one.
+            assert acknowledged <= found <= max(acknowledged, before) + 1
+            before = found
     assert acknowledged > 0
 
 

@@ -35,7 +35,8 @@ def needed_units(
     likely = strides_for(strides, LIKELY) * stride
     allowed = np.divide(left, likely, out=np.full(len(rows), np.inf), where=likely > 0)
     parallel = allowed - roster.runtime.steady_serial(rows)
-    units = np.divide(cpu, parallel, out=most.astype(np.float64), where=parallel > 0).clip(0.0, most)
+    with np.errstate(over="ignore"):
+        units = np.divide(cpu, parallel, out=most.astype(np.float64), where=parallel > 0).clip(0.0, most)
     # What takes no time at all still takes a unit to be taken.
     units = np.maximum(units, 1e-9)
     needed[dated] = np.where(chance < HOPELESS, np.inf, np.where(strides[:, -1] == 0.0, 0.0, units))

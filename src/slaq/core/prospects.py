@@ -45,7 +45,7 @@ def foresee(roster: Roster, appraisal: Appraisal, units: Floats) -> Prospects:
     aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.wanted[rows])).nonzero()[0]
     strides[aimed] = strides_to_target(roster, rows[aimed], outlook.take(aimed))
     left = candidates.seconds_left.clip(0.0, None)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         chance = chances(strides, np.nan_to_num(left / seconds, nan=0.0, posinf=np.finfo(float).max))
     middle = strides[:, COURSES // 2 - 1 : COURSES // 2 + 1].mean(axis=1)
     chance[(left[:, 0] <= 0) & (chance[:, 0] < 1)] = 0.0

@@ -58,7 +58,8 @@ class RuntimeModel(Rows):
         For looking far ahead: a serial part counts however small it is beside the rest.
         """
         parallel = np.full(units.shape, np.inf)
-        np.divide(cpu[:, None], units, out=parallel, where=units > 1e-9)
+        with np.errstate(over="ignore"):
+            np.divide(cpu[:, None], units, out=parallel, where=units > 1e-9)
         return parallel + self.steady_serial(rows)[:, None]
 
     def steady_serial(self, rows: Integers) -> Floats:
