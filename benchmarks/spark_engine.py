@@ -1,6 +1,6 @@
 """How exactly slots are shared on Spark, and what scheduling costs: `python -m benchmarks.spark_engine`.
 
-All figures are ratios within one run. The comparison of policies is `python -m replication --only spark_contention`.
+All figures are ratios within one run; `python -m replication --only spark_contention` compares policies.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Settings shared by all tests: the hypothesis profiles, chosen by HYPOTHESIS_PROFILE, and what shares a process."""
+"""What all tests share: the hypothesis profiles, chosen by HYPOTHESIS_PROFILE, and one process for Spark's."""
 
 import os
 
