@@ -65,12 +65,11 @@ CREATE TABLE jobs (
     cpu_seconds REAL NOT NULL DEFAULT 0.0,
     reduction REAL NOT NULL DEFAULT 0.0,
     units INTEGER NOT NULL DEFAULT 0,
-    cpu_debt REAL NOT NULL DEFAULT 0.0,
     -- Where in the log an iteration was last reported after a later one.
     late_seq INTEGER NOT NULL DEFAULT 0
 );
-INSERT INTO "jobs" VALUES(1,'done','mia',0.0,'["night"]','failed','out of memory',0,1.0,3.0,5.0,1,0,0,0,0,0,0,1.0,1.0,1.0,0.5,0.0,0,0.0,0);
-INSERT INTO "jobs" VALUES(2,'going','',0.0,'[]','running','',0,2.0,3.0,NULL,2,0,10,0,1,6,2,1.0,NULL,0.25,2.0,0.0,4,0.0,0);
+INSERT INTO "jobs" VALUES(1,'done','mia',0.0,'["night"]','failed','out of memory',0,1.0,3.0,5.0,1,0,0,0,0,0,0,1.0,1.0,1.0,0.5,0.0,0,0);
+INSERT INTO "jobs" VALUES(2,'going','',0.0,'[]','running','',0,2.0,3.0,NULL,2,0,10,0,1,6,2,1.0,NULL,0.25,2.0,0.0,4,0);
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL

@@ -437,6 +437,27 @@ def test_what_was_reported_and_never_read_is_read_after_a_restart(
     assert [one["loss"] for one in again.observations(ME, job)][:4] == [5.0, 4.0, 3.0, 2.0]
 
 
+def test_time_never_runs_backwards_though_the_clock_was_set_back(
+    open_service: Callable[..., Service],
+) -> None:
+    """What happens after a restart is later than all that is stored, whatever the machine's clock says."""
+    service = open_service()
+    job = service.submit(ANN, Submission(external=True)).id
+    service.report(ANN, job, reports(4.0), offset=0)
+    until(lambda: len(service.observations(ANN, job)) == 1)
+    ahead = time.time() + 86_400.0
+    service.close()
+    with SqliteStore(service.settings.database) as store:
+        store.save_snapshot(b"of a service whose clock was ahead", at=ahead)
+    again = open_service()
+    assert again.cluster(ME).now >= ahead
+    again.report(ANN, job, reports(4.0, 3.0), offset=0)
+    until(lambda: len(again.observations(ANN, job)) == 2)
+    times = [one["at"] for one in again.observations(ANN, job)]
+    assert times == sorted(times)
+    assert times[-1] >= ahead
+
+
 def test_policy_and_limits_that_admins_changed_survive_a_restart(
     open_service: Callable[..., Service],
 ) -> None:

@@ -39,7 +39,7 @@ from slaq.service.replaying import Course, Question, ask
 from slaq.service.scheduling import Scheduling
 from slaq.service.standing import Standing
 from slaq.service.upkeep import Upkeep
-from slaq.service.work import MOST_TAGS, TAG, check, name_for, spec_of
+from slaq.service.work import check, check_tags, name_for, spec_of
 from slaq.simulation.whatif import Situation
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite_records import JobRow, Pruned
@@ -50,7 +50,6 @@ MOST_LOG = 1 << 20
 STUCK_EPOCHS = 30
 #: The names under which the store keeps what admins changed while the service ran.
 _POLICY, _USERS = "policy", "users"
-UNFINISHED = (JobState.QUEUED, JobState.RUNNING)
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 _log = logging.getLogger(__name__)
@@ -320,8 +319,7 @@ class Service:
     ) -> JobView:
         """Change what a job was given; None leaves a thing as it is."""
         check_options(weight=weight, max_cores=max_cores)
-        if tags is not None and (len(tags) > MOST_TAGS or not all(TAG.fullmatch(tag) for tag in tags)):
-            raise JobOptionError("tags", ", ".join(tags), f"at most {MOST_TAGS} words without spaces")
+        check_tags(tags or ())
         work = self._at_work
         changes: dict[str, Any] = {}
         if weight is not None:

@@ -174,8 +174,3 @@ class Board:
         if job is not None:
             job.row = replace(job.row, state=state, reason=reason, ended_at=at)
         return job
-
-    def count(self, state: JobState, owner: str | None = None) -> int:
-        """Return how many jobs are in a state, all or one owner's."""
-        jobs = list(self.jobs.values())
-        return sum(job.state is state and owner in (None, job.row.owner) for job in jobs)

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -75,13 +75,18 @@ def check(submission: Submission) -> None:
         raise JobOptionError(
             "name", s.name, "up to 80 letters, digits, '_', '.' or '-', the first a letter, a digit or '_'"
         )
-    if len(s.tags) > MOST_TAGS or not all(TAG.fullmatch(tag) for tag in s.tags):
-        raise JobOptionError("tags", ", ".join(s.tags), f"at most {MOST_TAGS} words without spaces")
+    check_tags(s.tags)
     _check_command(s)
     if s.loss_pattern is not None and s.loss_file is not None:
         raise LossSourceError("there is both a loss pattern and a loss file", "give one of them")
     if s.loss_pattern is not None:
         checked_pattern(s.loss_pattern)
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Refuse tags that could not be told apart in a list."""
+    if len(tags) > MOST_TAGS or not all(TAG.fullmatch(tag) for tag in tags):
+        raise JobOptionError("tags", ", ".join(tags), f"at most {MOST_TAGS} words without spaces")
 
 
 def _check_command(s: Submission) -> None:

@@ -105,12 +105,6 @@ SELECT at, units
 FROM (SELECT at, units FROM allocations WHERE job = :job AND at >= :since ORDER BY at LIMIT :limit)
 ORDER BY at;
 
--- name: tally
-SELECT owner, state, paused, count(*), sum(units)
-FROM jobs
-GROUP BY owner, state, paused
-ORDER BY owner, state, paused;
-
 -- name: keep_units
 UPDATE jobs
 SET units = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, 1.0 - ?)), reduction)

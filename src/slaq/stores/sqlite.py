@@ -35,7 +35,7 @@ from slaq.stores.sqlite_records import JobRow, Pruned
 #: What `change` may change: columns, and fields of the spec.
 _CHANGEABLE = (
     *("tags", "state", "reason", "paused", "started_at", "ended_at", "attempt_first_iteration"),
-    *("attempt_log_start", "report_offset", "reduction", "units", "cpu_debt", "owner"),
+    *("attempt_log_start", "report_offset", "reduction", "units", "owner"),
 )
 _SPEC_FIELDS = tuple(one.name for one in fields(JobSpec) if one.name != "id")
 
@@ -139,7 +139,7 @@ class SqliteStore(SqliteHistory, Store):
             return self.job(job_id).attempts
 
     def change(self, job_id: str, **values: Any) -> JobRow:
-        """Change columns of a job (tags, state, reason, paused, cpu_debt, ...) or fields of its spec."""
+        """Change columns of a job (tags, state, reason, paused, ...) or fields of its spec."""
         for name in values:
             if name not in _CHANGEABLE and name not in _SPEC_FIELDS:
                 raise UnknownNameError("column", name, sorted({*_CHANGEABLE, *_SPEC_FIELDS}))
@@ -163,14 +163,6 @@ class SqliteStore(SqliteHistory, Store):
                     f"UPDATE jobs SET {assignments} WHERE number = ?", (*columns.values(), row.number)
                 )
             return self.job(job_id)
-
-    def settle(self, debts: Mapping[str, float]) -> None:
-        """Keep the token balances of many jobs at once, in CPU seconds; unknown jobs are passed over."""
-        with self._file.writing() as transaction:
-            transaction.db.executemany(
-                "UPDATE jobs SET cpu_debt = ? WHERE id = ?",
-                [(debt, job_id) for job_id, debt in debts.items()],
-            )
 
     # What happened
 

@@ -18,7 +18,7 @@ from slaq.stores.sqlite_file import DatabaseFile
 from slaq.stores.sqlite_log import batches_since, events_of
 from slaq.stores.sqlite_packing import spec_of, storable, submission_of, unpack_decision
 from slaq.stores.sqlite_queries import SQL
-from slaq.stores.sqlite_records import Batch, Curve, JobRow, Tally
+from slaq.stores.sqlite_records import Batch, Curve, JobRow
 
 #: The columns of `jobs` that a JobRow shows, in its order; the rest of it is JSON beside them.
 _COLUMNS = tuple(one.name for one in fields(JobRow) if one.name not in ("spec", "submission"))
@@ -73,14 +73,6 @@ class SqliteHistory(History):
         """Return whose job each of these is; those that nobody submitted, or that were pruned, are left out."""
         with self._file.reading() as db:
             return dict(db.execute(SQL["owners"], (json.dumps(list(ids)),)).fetchall())
-
-    def tally(self) -> list[Tally]:
-        """Return how many jobs each owner has in each state."""
-        with self._file.reading() as db:
-            return [
-                Tally(owner=owner, state=JobState(state), paused=bool(paused), jobs=jobs, units=units)
-                for owner, state, paused, jobs, units in db.execute(SQL["tally"])
-            ]
 
     @override
     def jobs(self) -> Sequence[JobSpec]:

@@ -53,8 +53,6 @@ class JobRow:
     #: The share of its whole reduction done so far, as far as known.
     reduction: float
     units: int
-    #: What its share has run ahead of its units, in CPU seconds; below zero where it is owed some.
-    cpu_debt: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +94,3 @@ class Pruned:
     decisions: int
     #: By which the database shrank; estimated where nothing was removed.
     bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """How many jobs of one owner are in one state, and the units they hold."""
-
-    owner: str
-    state: JobState
-    paused: bool
-    jobs: int
-    units: int

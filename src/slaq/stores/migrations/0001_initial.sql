@@ -44,7 +44,6 @@ CREATE TABLE jobs (
     cpu_seconds REAL NOT NULL DEFAULT 0.0,
     reduction REAL NOT NULL DEFAULT 0.0,
     units INTEGER NOT NULL DEFAULT 0,
-    cpu_debt REAL NOT NULL DEFAULT 0.0,
     -- Where in the log an iteration was last reported after a later one.
     late_seq INTEGER NOT NULL DEFAULT 0
 );
