@@ -10,6 +10,7 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import OPTIMISM, Appraiser
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownNameError
+from slaq.core.explanation import Rule
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
@@ -66,6 +67,12 @@ def make_live_policy(name: str) -> Policy:
     if name not in LIVE_POLICIES:
         raise UnknownNameError("policy for a live cluster", name, LIVE_POLICIES)
     return make_policy(name)
+
+
+def rule_of(name: str) -> Rule:
+    """Return what explanations have to know of the policy of that name."""
+    by_gain = name in ("total-quality", "deadline", CLAIRVOYANT)
+    return Rule(name=name, by_gain=by_gain, by_need=name == "deadline")
 
 
 def make_forecaster(name: str) -> Forecaster:

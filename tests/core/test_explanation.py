@@ -12,7 +12,7 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownJobError
-from slaq.core.explanation import explain_job
+from slaq.core.explanation import Rule, explain_job
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, Kind
 from slaq.core.policies import BetweenOwners, Deadline, Fair, MinQuality, TotalQuality
@@ -93,7 +93,7 @@ def test_is_told_in_json_and_in_words(roster: Roster, policy: Policy, capacity: 
     decision, appraisal, prospects = decided(roster, policy, capacity)
     for job_id in decision.ids:
         found = explain_job(
-            decision, job_id, appraisal=appraisal, prospects=prospects, policy="total-quality"
+            decision, job_id, appraisal=appraisal, prospects=prospects, policy=Rule(name="total-quality")
         )
         assert json.loads(json.dumps(found.as_json(), allow_nan=False))["job_id"] == job_id
         for sentence in found.as_text().splitlines():
@@ -128,7 +128,10 @@ def test_a_need_is_told() -> None:
     roster = all_reported([curve, curve], target_loss=1.0 + 0.95**40, deadline=45.0)
     roster.deadline[roster.ids["0"]] = 42.0
     decision, appraisal, _ = decided(roster, Deadline(), 12)
-    told = [explain_job(decision, name, appraisal=appraisal, policy="deadline") for name in ("0", "1")]
+    told = [
+        explain_job(decision, name, appraisal=appraisal, policy=Rule(name="deadline", by_need=True))
+        for name in ("0", "1")
+    ]
     assert [one.needed for one in told] == appraisal.candidates.needed.tolist()
     needs = [" ".join(one.reasons) for one in told]
     assert "do not fit beside those who need less" in needs[0]

@@ -13,8 +13,16 @@ from slaq.core.errors import UnknownJobError
 from slaq.core.prospects import Prospects
 from slaq.core.roster import UNLIMITED
 
-#: Policies that hand out units by what each of them gains; under the others gains are told, but decide nothing.
-BY_GAIN = frozenset({"total-quality", "deadline", "clairvoyant"})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What an explanation has to know of the policy that decided."""
+
+    name: str
+    #: Whether units go by what each of them gains; else gains are told, but decided nothing.
+    by_gain: bool = True
+    #: Whether what a job needs to make its deadline comes first.
+    by_need: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +122,7 @@ def explain_job(
     *,
     appraisal: Appraisal | None = None,
     prospects: Prospects | None = None,
-    policy: str | None = None,
+    policy: Rule | None = None,
 ) -> Explanation:
     """Return why a job of this decision holds what it holds.
 
@@ -133,7 +141,7 @@ def explain_job(
         job_id=job_id,
         epoch=decision.epoch,
         time=decision.time,
-        policy=policy,
+        policy=None if policy is None else policy.name,
         units=units,
         capacity=decision.capacity,
         loss=float(decision.level[row]) if heard else None,
@@ -158,7 +166,7 @@ def explain_job(
         prospects=None if prospects is None else _outlooks(prospects, row),
         reasons=(),
     )
-    return replace(explanation, reasons=tuple(_reasons(explanation, decision, row)))
+    return replace(explanation, reasons=tuple(_reasons(explanation, decision, row, policy)))
 
 
 def _gain_curve(appraisal: Appraisal, row: int, units: int) -> tuple[tuple[int, float], ...]:
@@ -206,7 +214,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _reasons(e: Explanation, decision: Decision, row: int) -> Iterator[str]:
+def _reasons(e: Explanation, decision: Decision, row: int, policy: Rule | None) -> Iterator[str]:
     if decision.diverged[row]:
         yield "its last loss was not a number to learn from, so it is held at what it is sure of until one is"
     if e.capacity == 0:
@@ -218,7 +226,7 @@ def _reasons(e: Explanation, decision: Decision, row: int) -> Iterator[str]:
     elif not decision.competes[row]:
         yield f"it does not compete by its loss: it holds its fair share of {e.fair_share:.4g} or its reservation"
     elif not decision.diverged[row]:
-        yield from _why_no_more(e)
+        yield from _why_no_more(e, policy)
     if e.owner_share is not None and e.owner_units is not None and e.owner_units < decision.units.sum():
         held = "full" if e.owner_units >= math.floor(e.owner_share) else f"used to {e.owner_units}"
         yield f"the share of its owner {e.owner!r} is {e.owner_share:.4g} of {_units(e.capacity)}, and {held}"
@@ -226,12 +234,12 @@ def _reasons(e: Explanation, decision: Decision, row: int) -> Iterator[str]:
         yield "what it is sure of is less than a unit, so it holds one in turn with others"
 
 
-def _why_no_more(e: Explanation) -> Iterator[str]:
+def _why_no_more(e: Explanation, policy: Rule | None) -> Iterator[str]:
     """Yield why a competing job did not get the next unit."""
-    if e.policy is not None and e.policy not in BY_GAIN:
-        yield f"the policy {e.policy!r} shares out units without regard to what the next one gains"
+    if policy is not None and not policy.by_gain:
+        yield f"the policy {policy.name!r} shares out units without regard to what the next one gains"
         return
-    if e.policy == "deadline" and e.needed is not None:
+    if policy is not None and policy.by_need and e.needed is not None:
         needs = f"it needs {e.needed:.3g} of the units to make its deadline"
         got = e.units >= e.needed
         yield f"{needs}, and holds them" if got else f"{needs}, which do not fit beside those who need less"

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from slaq.bootstrap import make_live_policy
+from slaq.bootstrap import make_live_policy, rule_of
 from slaq.config.service import ServiceSettings, UserLimits
 from slaq.core.errors import (
     ClosingError,
@@ -205,7 +205,9 @@ class Service:
         about = {"job_id": job_id, "state": str(job.state)}
         if decision is None or job.state is not JobState.RUNNING or job_id not in decision.ids:
             return {**about, "text": self._waits(job)}
-        told = explain_job(decision, job_id, appraisal=appraisal, prospects=prospects, policy=self._policy)
+        told = explain_job(
+            decision, job_id, appraisal=appraisal, prospects=prospects, policy=rule_of(self._policy)
+        )
         rival = None if told.rival is None else told.rival.id
         if rival is not None and not self._visible_ids(who, [rival]) and not self._sees_all(who):
             told = told.without_names()
