@@ -471,6 +471,16 @@ def test_policy_and_limits_that_admins_changed_survive_a_restart(
     assert open_service(policy="fifo").cluster(ME).policy == "fifo"
 
 
+def test_limits_that_no_admin_touched_follow_the_settings(open_service: Callable[..., Service]) -> None:
+    """A choice for one user says nothing about the others."""
+    service = open_service(users={"bob": UserLimits(max_jobs=3)})
+    service.set_user(ME, "ann", weight=3.0)
+    assert service.user(ME, "bob").max_jobs == 3
+    again = open_service(users={"bob": UserLimits(max_jobs=9)})
+    assert again.user(ME, "bob").max_jobs == 9
+    assert again.user(ME, "ann").weight == 3.0
+
+
 def test_prune_removes_ended_jobs_with_their_files_and_no_others(
     open_service: Callable[..., Service], tmp_path: Path
 ) -> None:

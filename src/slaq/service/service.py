@@ -1,11 +1,10 @@
 """The service: what users may ask of it, and who may ask what."""
 
 import importlib.metadata
-import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import count
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slaq.bootstrap import make_live_policy, rule_of
-from slaq.config.service import ServiceSettings, UserLimits
+from slaq.config.service import ServiceSettings
 from slaq.core.errors import (
     ClosingError,
     ConflictError,
@@ -34,6 +33,7 @@ from slaq.jobs.options import check_options
 from slaq.service import views
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
+from slaq.service.preferences import Preferences
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
 from slaq.service.replaying import Course, Question, ask
 from slaq.service.scheduling import Scheduling
@@ -48,8 +48,6 @@ from slaq.stores.sqlite_records import JobRow, Pruned
 MOST_LOG = 1 << 20
 #: Epochs without a decision after which the service counts as stuck.
 STUCK_EPOCHS = 30
-#: The names under which the store keeps what admins changed while the service ran.
-_POLICY, _USERS = "policy", "users"
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 _log = logging.getLogger(__name__)
@@ -72,9 +70,8 @@ class Service:
         self._next_number: dict[str, int] = {}
         try:
             self._at_work = Scheduling(settings, self.store, self.started_at)
-            self._policy = self._kept_policy()
-            self._limits = self._kept_limits()
-            self._at_work.set_policy(self._policy, self._limits, settings.defaults)
+            self._preferences = Preferences(self.store, settings)
+            self._decide_by()
             self._at_work.start()
             self._upkeep = Upkeep(lambda: self.settings, self._at_work.clock.now, self._prune)
             self._upkeep.start()
@@ -206,7 +203,11 @@ class Service:
         if decision is None or job.state is not JobState.RUNNING or job_id not in decision.ids:
             return {**about, "text": self._waits(job)}
         told = explain_job(
-            decision, job_id, appraisal=appraisal, prospects=prospects, policy=rule_of(self._policy)
+            decision,
+            job_id,
+            appraisal=appraisal,
+            prospects=prospects,
+            policy=rule_of(self._preferences.policy),
         )
         rival = None if told.rival is None else told.rival.id
         if rival is not None and not self._visible_ids(who, [rival]) and not self._sees_all(who):
@@ -230,9 +231,9 @@ class Service:
         with work.lock:
             situation = self._situation()
             sharing = work.sharing
-        courses = [self._course(self._policy, work.cores)]
+        courses = [self._course(self._preferences.policy, work.cores)]
         if policy is not None or cores is not None:
-            courses.append(self._course(policy or self._policy, cores or work.cores))
+            courses.append(self._course(policy or self._preferences.policy, cores or work.cores))
         question = Question(situation=situation, courses=courses, sharing=sharing, horizon=horizon, seed=seed)
         replays = ask(question)
         seen = self._visible_ids(who, [job["id"] for job in replays[0]["jobs"]])
@@ -410,7 +411,7 @@ class Service:
         decision = work.decision
         return ClusterView(
             version=importlib.metadata.version("slaq"),
-            policy=self._policy,
+            policy=self._preferences.policy,
             cores=work.cores,
             units_per_core=work.units_per_core,
             capacity=work.capacity,
@@ -430,8 +431,7 @@ class Service:
         """Decide by another policy from now on; for admins."""
         self._admin(who, "change the policy")
         make_live_policy(policy)
-        self.store.set_meta(_POLICY, json.dumps([self.settings.policy, policy]))
-        self._policy = policy
+        self._preferences.choose_policy(policy)
         self._decide_by()
         self._at_work.bulletin.publish("cluster.changed", self._at_work.clock.now(), {"policy": policy})
 
@@ -441,7 +441,7 @@ class Service:
             return [self._user(who.user)]
         names = (
             {job.row.owner for job in list(self._at_work.board.jobs.values())}
-            | set(self._limits)
+            | set(self._preferences.limits)
             | {who.user}
         )
         return [self._user(name) for name in sorted(names)]
@@ -464,11 +464,7 @@ class Service:
         if weight is None:
             changes.pop("weight", None)  # everyone has one
         with self._at_work.lock:
-            changed = replace(self._limits.get(name, self.settings.defaults), **changes)
-            self._limits = {**self._limits, name: changed}
-            self.store.set_meta(
-                _USERS, json.dumps({user: asdict(limit) for user, limit in self._limits.items()})
-            )
+            self._preferences.choose_limits(name, **changes)
         self._decide_by()
         return self._user(name)
 
@@ -556,8 +552,7 @@ class Service:
         kept = {name: getattr(self.settings, name) for name in waiting}
         with self._at_work.lock:
             self.settings = self._at_work.settings = replace(settings, **kept)
-            self._policy = self._kept_policy()
-            self._limits = self._kept_limits()
+            self._preferences.reset(self.settings)
         self._decide_by()
         _log.info("settings reloaded", extra={"waiting": list(waiting)})
         return waiting
@@ -613,7 +608,7 @@ class Service:
         return submission.user
 
     def _check_limits(self, owner: str) -> None:
-        most = self._limits_of(owner).max_jobs
+        most = self._preferences.limits_of(owner).max_jobs
         if most is not None:
             there = sum(job.row.owner == owner for job in list(self._at_work.board.jobs.values()))
             if there >= most:
@@ -670,7 +665,7 @@ class Service:
         return self._view(job)
 
     def _user(self, name: str) -> UserView:
-        limits = self._limits_of(name)
+        limits = self._preferences.limits_of(name)
         jobs = [job for job in list(self._at_work.board.jobs.values()) if job.row.owner == name]
         states = [job.state for job in jobs]
         units = sum(job.units for job in jobs)
@@ -686,27 +681,12 @@ class Service:
             cores=units / self._at_work.units_per_core,
         )
 
-    def _limits_of(self, user: str) -> UserLimits:
-        return self._limits.get(user, self.settings.defaults)
-
     def _decide_by(self) -> None:
+        """Have the scheduler decide as is preferred now."""
+        chosen = self._preferences
         with self._at_work.lock:
-            self._at_work.set_policy(self._policy, self._limits, self.settings.defaults)
+            self._at_work.set_policy(chosen.policy, chosen.limits, chosen.usual)
         self._at_work.wake()
-
-    def _kept_policy(self) -> str:
-        """Return the policy that an admin chose, unless the settings have changed since; else theirs."""
-        kept = self.store.meta(_POLICY)
-        if kept is not None:
-            was_set, chosen = json.loads(kept)
-            if was_set == self.settings.policy:
-                return str(chosen)
-        return self.settings.policy
-
-    def _kept_limits(self) -> Mapping[str, UserLimits]:
-        """Return the limits of users: what admins changed wins over the settings."""
-        kept = json.loads(self.store.meta(_USERS) or "{}")
-        return {**self.settings.users, **{user: UserLimits(**limit) for user, limit in kept.items()}}
 
 
 def _ended(state: JobState) -> str:
