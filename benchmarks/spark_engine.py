@@ -5,8 +5,9 @@ All figures are ratios within one run; `python -m replication --only spark_conte
 
 import argparse
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -25,11 +26,14 @@ from slaq.engines.spark.shares import Shares
 from slaq.jobs.data import Dataset
 from slaq.spark import SparkCluster, session
 
-SLOTS, PARTITIONS_PER_SLOT, FEATURES = 8, 4, 40
+SLOTS, PARTITIONS_PER_SLOT, FEATURES = 8, 6, 40
+#: Rows that make an iteration on five slots last about a second, and fewer, where what lies between two stages
+#: weighs more.
+ROWS, FEW_ROWS = 1_000_000, 200_000
 #: Targets in slots, one after another.
 TARGETS = ({"a": 5, "b": 2, "c": 1}, {"a": 1, "b": 2, "c": 5})
-#: Seconds that a change of targets is given before it is measured.
-SETTLING = 4.0
+#: Units to a slot, and seconds to an epoch.
+UNITS, EPOCH = 8, 1.0
 
 
 def made_up(spark: Any, rows: int) -> Any:
@@ -47,19 +51,23 @@ def made_up(spark: Any, rows: int) -> Any:
     return frame
 
 
-def endless(frame: Any) -> Callable[[Any, Any], Any]:
-    """Return work that iterates for as long as it is let."""
+def perceptron(iterations: int) -> Any:
+    """Return the estimator that shares are measured with."""
     from pyspark.ml.classification import MultilayerPerceptronClassifier
 
-    estimator = MultilayerPerceptronClassifier(layers=[FEATURES, 12, 2], maxIter=100_000, tol=0.0, seed=1)
-    return lambda spark, ctx: estimator.fit(frame)
+    return MultilayerPerceptronClassifier(layers=[FEATURES, 12, 2], maxIter=iterations, tol=0.0, seed=1)
+
+
+def endless(frame: Any) -> Callable[[Any, Any], Any]:
+    """Return work that iterates for as long as it is let."""
+    return lambda spark, ctx: perceptron(100_000).fit(frame)
 
 
 @contextmanager
 def engine_of(application: Application, how: Shares) -> Iterator[SparkEngine]:
     """An engine without a scheduler: grants are given by hand."""
     with tempfile.TemporaryDirectory() as folder:
-        site = SparkSite(units_per_slot=8, epoch_seconds=1.0, directory=Path(folder), shares=how)
+        site = SparkSite(units_per_slot=UNITS, epoch_seconds=EPOCH, directory=Path(folder), shares=how)
         engine = SparkEngine(application, site, Journal(WallClock()))
         try:
             yield engine
@@ -67,62 +75,110 @@ def engine_of(application: Application, how: Shares) -> Iterator[SparkEngine]:
             engine.close()
 
 
-def slots(units: dict[str, int]) -> Allocation:
-    """Return an allocation of whole slots."""
-    return Allocation(ids=tuple(units), units=np.array(list(units.values())) * 8, credit=np.zeros(len(units)))
+def slots(granted: Mapping[str, float]) -> Allocation:
+    """Return an allocation in slots."""
+    units = np.rint(np.array(list(granted.values())) * UNITS).astype(np.int64)
+    return Allocation(ids=tuple(granted), units=units, credit=np.zeros(len(granted)))
 
 
-def delivered(
-    application: Application, names: dict[str, str], seconds: float
-) -> tuple[dict[str, float], float]:
-    """Watch the pools for a while: mean slots held by each job, and the share of moments with an idle slot's worth.
+def delivered(engine: SparkEngine, pools: dict[str, Any], seconds: float) -> tuple[dict[str, float], float]:
+    """Watch pools for a while: the mean slots that each held, and the part of all slots that idled.
 
     Looked at from outside the engine, fifty times a second.
     """
-    pools = {pool.name(): pool for pool in application.root.schedulableQueue().toArray()}
-    held = dict.fromkeys(names, 0.0)
-    looks, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        for job, pool in names.items():
-            held[job] += pools[pool].runningTasks()
+    held = dict.fromkeys(pools, 0.0)
+    looks, now = 0, time.monotonic()
+    end, epoch = now + seconds, now
+    while (now := time.monotonic()) < end:
+        if now >= epoch:
+            # As a scheduler does.
+            engine.capacity()
+            engine.poll()
+            epoch = now + EPOCH
+        for name, pool in pools.items():
+            held[name] += pool.runningTasks()
         looks += 1
         time.sleep(0.02)
-    means = {job: total / looks for job, total in held.items()}
+    means = {name: total / looks for name, total in held.items()}
     return means, 1 - sum(means.values()) / SLOTS
+
+
+def begin(engine: SparkEngine, jobs: Iterable[str], frame: Any) -> dict[str, Any]:
+    """Start jobs that never end; return their pools."""
+    for job in jobs:
+        engine.prepare(job, SparkJob(work=endless(frame), data=Dataset()))
+        engine.start(JobSpec(id=job), None)
+    return {run.job_id: run.lane.pool for run in engine._active()}
+
+
+def tell(title: str, means: dict[str, float], target: dict[str, float], idle: float) -> None:
+    """Print what was delivered beside what was due."""
+    told = ", ".join(f"{name} {means[name]:.2f} of {target[name]:.3g}" for name in target)
+    worst = max(abs(means[name] / target[name] - 1) for name in target)
+    print(f"{title}: delivered {told}; worst off by {worst:.0%}; idle {idle:.1%}", flush=True)
 
 
 def shares(spark: Any, frame: Any, how: Shares, seconds: float) -> None:
     """Print what was delivered against 5:2:1 and, after a change, 1:2:5."""
-    application = Application(spark)
-    with engine_of(application, how) as engine:
-        for job in TARGETS[0]:
-            engine.prepare(job, SparkJob(work=endless(frame), data=Dataset()))
-            engine.start(JobSpec(id=job), None)
+    with engine_of(Application(spark), how) as engine:
+        pools = begin(engine, TARGETS[0], frame)
         for target in TARGETS:
             engine.grant(slots(target))
-            time.sleep(SETTLING)
-            names = {run.job_id: run.group for run in engine._active()}
-            means, idle = delivered(application, names, seconds)
-            engine.poll()
-            told = ", ".join(f"{job} {means[job]:.2f} of {target[job]}" for job in target)
-            worst = max(abs(means[job] / target[job] - 1) for job in target)
-            print(f"{how}: delivered {told}; worst off by {worst:.0%}; idle {idle:.1%}", flush=True)
+            delivered(engine, pools, seconds / 5)
+            before = {run.job_id: run.iteration for run in engine._active()}
+            means, idle = delivered(engine, pools, seconds)
+            fastest = max(run.iteration - before[run.job_id] for run in engine._active())
+            tell(f"{how}, iterations of {seconds / max(fastest, 1):.1f} s at best", means, target, idle)
+
+
+def warm(spark: Any, frame: Any, seconds: float) -> None:
+    """Run what will be measured, for Java to compile it."""
+    with engine_of(Application(spark), Shares.POOLS) as engine:
+        pools = begin(engine, TARGETS[0], frame)
+        engine.grant(slots(dict.fromkeys(pools, SLOTS / len(pools))))
+        delivered(engine, pools, seconds)
+
+
+def other_work(spark: Any, frame: Any, seconds: float) -> None:
+    """Print what Spark jobs beside the cluster get, who are due as much as one of its two jobs."""
+    from pyspark import InheritableThread
+
+    application = Application(spark)
+    stop = threading.Event()
+
+    def aggregate() -> None:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "other")
+        while not stop.is_set():
+            frame.groupBy("label").agg({"label": "count"}).collect()
+            perceptron(3).fit(frame)
+
+    other = InheritableThread(target=aggregate, daemon=True)
+    other.start()
+    with engine_of(application, Shares.TOKENS) as engine:
+        pools = begin(engine, "ab", frame)
+        while not (found := [pool for pool in application.foreign_pools() if pool.name() == "other"]):
+            time.sleep(0.05)
+        pools["other"] = found[0]
+        engine.capacity()
+        fair = SLOTS / 3
+        engine.grant(slots({"a": 1.5 * fair, "b": 0.5 * fair}))
+        delivered(engine, pools, seconds / 5)
+        means, idle = delivered(engine, pools, seconds)
+        tell("beside other work", means, {"a": 1.5 * fair, "b": 0.5 * fair, "other": fair}, idle)
+        stop.set()
+        other.join()
 
 
 def reaction(spark: Any, frame: Any) -> None:
     """Print how long a job that was granted everything takes to hold most slots."""
-    application = Application(spark)
-    with engine_of(application, Shares.TOKENS) as engine:
-        for job in ("a", "b"):
-            engine.prepare(job, SparkJob(work=endless(frame), data=Dataset()))
-            engine.start(JobSpec(id=job), None)
+    with engine_of(Application(spark), Shares.TOKENS) as engine:
+        pools = begin(engine, "ab", frame)
         took = []
         for turn in range(6):
             favoured = "ab"[turn % 2]
             engine.grant(slots({"a": 7, "b": 1} if favoured == "a" else {"a": 1, "b": 7}))
             began = time.monotonic()
-            pool = next(run.pool for run in engine._active() if run.job_id == favoured)
-            while pool.runningTasks() < SLOTS // 2 and time.monotonic() - began < 10:
+            while pools[favoured].runningTasks() < SLOTS // 2 and time.monotonic() - began < 10:
                 time.sleep(0.005)
             took.append(time.monotonic() - began)
             time.sleep(2.0)
@@ -157,10 +213,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small data and short looks")
     options = parser.parse_args()
     spark = session(f"local[{SLOTS}]", name="spark_engine", settings={"spark.driver.memory": "2g"})
+    seconds = 4.0 if options.quick else 30.0
     try:
-        frame = made_up(spark, 20_000 if options.quick else 200_000)
-        for how in Shares:
-            shares(spark, frame, how, 5.0 if options.quick else 20.0)
+        for rows in (FEW_ROWS // 10,) if options.quick else (ROWS, FEW_ROWS):
+            frame = made_up(spark, rows)
+            warm(spark, frame, seconds)
+            for how in Shares:
+                shares(spark, frame, how, seconds)
+        other_work(spark, frame, seconds)
         reaction(spark, frame)
         overhead(spark, frame, 2 if options.quick else 7)
     finally:

@@ -12,8 +12,9 @@ settings.register_profile("default", settings.get_profile("ci"), max_examples=50
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that need Spark in one process: each would start a JVM of its own."""
+    """Keep the tests that share a Spark session in one process: each process would start a JVM of its own."""
     for item in items:
-        if "spark" in item.path.name:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

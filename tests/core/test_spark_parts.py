@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.engines.buckets import Bucket
-from slaq.engines.spark.shares import AHEAD, IDLE_ALLOWED, SCALE, Shares, pool_shares, settle, to_hold
+from slaq.engines.spark.shares import AHEAD, IDLE_ALLOWED, NOTHING, SCALE, Shares, settle, share_of, to_hold
 from slaq.engines.spark.usage import Usage
 from slaq.spark import _with_both
 
@@ -25,18 +25,20 @@ def buckets(grants: list[tuple[float, float]]) -> dict[str, Bucket]:
 
 @given(GRANTS)
 def test_shares_follow_grants_and_make_good_what_is_owed(grants: list[tuple[float, float]]) -> None:
-    """Nothing granted, nothing sure; else at least a little, and more than granted to those who are owed."""
-    made = buckets(grants)
-    plain, steered = (pool_shares(made, how) for how in (Shares.POOLS, Shares.TOKENS))
-    for job, bucket in made.items():
+    """Nothing granted, nothing sure; else at least a little, more to those who are owed, last who ran ahead."""
+    for bucket in buckets(grants).values():
+        plain, steered = (share_of(bucket, how) for how in (Shares.POOLS, Shares.TOKENS))
         if bucket.cores == 0:
-            assert plain[job] == steered[job] == 0
+            assert plain == steered == NOTHING
             continue
-        assert plain[job] == max(round(SCALE * bucket.cores), 1)
+        assert plain == (max(round(SCALE * bucket.cores), 1), 1)
         if bucket.tokens >= 0:
-            assert steered[job] >= plain[job]
+            assert steered.least >= plain.least
+        elif bucket.tokens < -AHEAD * bucket.cores:
+            assert steered.least == 0
+            assert 1 <= steered.weight <= plain.least
         else:
-            assert 1 <= steered[job] <= plain[job]
+            assert 1 <= steered.least <= plain.least
 
 
 @given(GRANTS)
@@ -47,7 +49,7 @@ def test_settling_changes_no_difference_of_leads(grants: list[tuple[float, float
     if len(granted) != len([bucket for bucket in made.values() if bucket.cores > 0]) or not granted:
         return
     before = [bucket.tokens / bucket.cores for bucket in granted]
-    settle(made)
+    settle(made.values())
     after = [bucket.tokens / bucket.cores for bucket in granted]
     assert sum(bucket.tokens for bucket in granted) == pytest.approx(0.0, abs=1e-6)
     assert [a - after[0] for a in after] == pytest.approx([b - before[0] for b in before], abs=1e-6)

@@ -172,7 +172,7 @@ def test_work_that_tells_no_loss_holds_its_fair_share_and_its_owner_is_told(
     loud = cluster.submit(endless, name="endless")
     eventually(lambda: "no loss" in quiet.log())
     eventually(lambda: quiet.units == cluster.capacity // 2)
-    assert "job tells no loss" in caplog.text
+    assert "job forest tells no loss" in caplog.text
     assert "ctx.report" in quiet.log()
     gate.set()
     assert quiet.result(PATIENCE).getNumTrees == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 from slaq.core.errors import MissingExtraError, SparkApiError, SparkSessionError
 from slaq.engines.spark.losses import LOGGERS
+from slaq.engines.spark.shares import PoolShare
 
 #: What our pools' names begin with.
 PREFIX = "slaq:"
@@ -103,11 +104,12 @@ class Application:
 
     def _try_pool(self) -> None:
         pool = self.jvm.org.apache.spark.scheduler.Pool(f"{PREFIX}self-test", self._mode, 0, 1)
-        self._min_share = pool.getClass().getDeclaredField("minShare")
-        self._min_share.setAccessible(True)
-        self.set_min_share(pool, 7)
-        if pool.minShare() != 7 or pool.runningTasks() != 0:
-            raise RuntimeError(f"minShare was set to 7 and is {pool.minShare()}")
+        self._fields = tuple(pool.getClass().getDeclaredField(name) for name in ("minShare", "weight"))
+        for field in self._fields:
+            field.setAccessible(True)
+        self.set_share(pool, PoolShare(7, 3))
+        if self.share_of(pool) != (7, 3) or pool.runningTasks() != 0:
+            raise RuntimeError(f"minShare and weight were set to 7 and 3 and are {self.share_of(pool)}")
 
     def make_pool(self, name: str) -> Any:
         """Add a pool of that name to the scheduler."""
@@ -119,9 +121,14 @@ class Application:
         """Take a pool out of the scheduler; Spark makes a plain one if its name is used again."""
         self.root.removeSchedulable(pool)
 
-    def set_min_share(self, pool: Any, share: int) -> None:
-        """Change what a pool is served first; the scheduler looks at it for every task."""
-        self._min_share.setInt(pool, share)
+    def share_of(self, pool: Any) -> PoolShare:
+        """Return how a pool stands now."""
+        return PoolShare(int(pool.minShare()), int(pool.weight()))
+
+    def set_share(self, pool: Any, share: PoolShare) -> None:
+        """Change how a pool stands; the scheduler looks at it for every task."""
+        for field, value in zip(self._fields, share, strict=True):
+            field.setInt(pool, value)
 
     def foreign_pools(self) -> list[Any]:
         """Return the pools of work that is not ours and that has something to run now."""

@@ -28,6 +28,7 @@ from slaq.engines.spark.application import PREFIX, Application
 from slaq.engines.spark.cache import PartitionCache
 from slaq.engines.spark.context import Desk, SparkJobContext
 from slaq.engines.spark.hearing import Hearing, Jobs
+from slaq.engines.spark.lanes import Lane
 from slaq.engines.spark.listening import Ear
 from slaq.engines.spark.losses import TELLING
 from slaq.engines.spark.neighbours import Neighbours
@@ -82,6 +83,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         self._usage = Usage(application)
         self._cache = PartitionCache(application.context)
         self._neighbours = Neighbours(application, site.epoch_seconds)
+        #: All that tasks can run on, and the units of those that are ours to hand out.
+        self._slots = 1
         self._capacity = -1
         self._looked_around = 0.0
         self._pace = Pace(application, site.shares, site.epoch_seconds)
@@ -113,12 +116,9 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         if not self._broken and not self._closed.is_set():
             with contextlib.suppress(Exception):
                 # With none, such as before the first executor comes, one is asked for by running something.
-                slots = max(self._application.slots(), 1)
-                with self._lock:
-                    count = len(self._runs)
-                units = max(
-                    round((slots - self._neighbours.due(slots, count)) * self._site.units_per_slot), 1
-                )
+                self._slots = max(self._application.slots(), 1)
+                due = self._neighbours.due(self._slots, len(self._active()))
+                units = max(round((self._slots - due) * self._site.units_per_slot), 1)
                 if units != self._capacity:
                     self._capacity = units
                     self._journal.capacity_changed(units)
@@ -145,8 +145,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             job_id=spec.id,
             job=job,
             directory=directory,
-            group=group,
-            pool=pool,
+            lane=Lane(name=group, pool=pool),
             started_at=now,
             reported_at=now,
         )
@@ -170,9 +169,10 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         for run in self._active():
             with run.changed:
                 run.units = granted.get(run.job_id, 0)
-                run.bucket.grant(run.units / self._site.units_per_slot, now, self._site.epoch_seconds)
+                slots = run.units / self._site.units_per_slot
+                run.lane.bucket.grant(slots, now, self._site.epoch_seconds)
                 run.changed.notify_all()
-        self._pace.steer(self._active())
+        self._pace.steer([*(run.lane for run in self._active()), *self._neighbours.lanes])
 
     @override
     def poll(self) -> Sequence[Event]:
@@ -216,7 +216,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             was, run.silent = run.silent, run.is_silent(now)
             if run.silent:
                 quiet.append(run.job_id)
-                if not was:
+                # One that has begun to fit what tells a loss is only slow to begin.
+                if not was and not (run.begun and run.tells):
                     self._tell_silence(run)
         return frozenset(quiet)
 
@@ -227,8 +228,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         ending = Ending(state=JobState.FAILED, reason="its thread was lost")
         try:
             context = self._application.context
-            context.setJobGroup(run.group, run.job_id, interruptOnCancel=True)
-            context.setLocalProperty("spark.scheduler.pool", run.group)
+            context.setJobGroup(run.lane.name, run.job_id, interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", run.lane.name)
             context.setLocalProperty(PROPERTY, run.job_id)
             self.pass_gate(run)
             run.began_at = time.monotonic()
@@ -267,7 +268,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             self._runs.pop(run.job_id, None)
         with contextlib.suppress(Exception):
             self._cache.leave(run.job_id, run.job.data, run.job.partitions)
-            self._application.remove_pool(run.pool)
+            self._application.remove_pool(run.lane.pool)
         self._journal.ended(run.job_id, ending)
 
     # What a job's thread asks for.
@@ -344,10 +345,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
                 wall_seconds=max(now - run.reported_at, 0.0),
             )
             run.cpu_told = max(cpu, run.cpu_told)
-            # It is held between iterations only, so what a whole one overdrew must not be forgotten.
-            slots = run.slots_by(now)
-            run.bucket.learn(slots - run.slots_told)
-            run.slots_told = slots
+            run.lane.end_iteration(now)
             if run.heard_at:
                 run.interval += 0.2 * (now - run.heard_at - run.interval)
             run.reported_at = run.heard_at = now
@@ -357,11 +355,11 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
 
     def _tell_silence(self, run: Run) -> None:
         text = (
-            "it tells no loss, so it holds its fair share as other work does; "
+            "tells no loss, so it holds its fair share as other work does; "
             "report one with ctx.report to have it compete"
         )
-        _log.warning("job tells no loss", extra={"job": run.job_id})
-        self._note(run, f"slaq: {text}\n")
+        _log.warning("job %s %s", run.job_id, text, extra={"job": run.job_id})
+        self._note(run, f"slaq: it {text}\n")
 
     def _note(self, run: Run, text: str) -> None:
         """Write into a job's log."""
@@ -392,7 +390,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         patience = grace if run.ending is JobState.COMPLETED and run.ends_itself else 0.0
         if waited > patience and now - run.cancelled_at > AGAIN:
             run.cancelled_at = now
-            self._application.cancel(run.group)
+            self._application.cancel(run.lane.name)
         if waited > grace and not run.interrupted and run.thread is not None:
             run.interrupted = True
             _interrupt(run.thread)
@@ -425,7 +423,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
 
     def _tick(self, now: float) -> None:
         """Look at all that time alone changes."""
-        self._pace.look(self._active(), self._slots, now)
+        self._pace.look(self._active(), self._neighbours.lanes, self._slots, now)
         for run in self._active():
             budget = run.job.time_budget
             if budget is not None and run.began_at is not None and now - run.began_at > budget:
@@ -446,8 +444,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             self._usage.read()
             now = time.monotonic()
             for run in runs:
-                run.cpu_read = self._usage.cpu_seconds.get(run.group, 0.0)
-                run.slots_read = run.slots_by(now)
+                run.cpu_read = self._usage.cpu_seconds.get(run.lane.name, 0.0)
+                run.slots_read = run.lane.slots_by(now)
 
     def _lose(self, reason: str) -> None:
         """Fail every job: there is nothing left to run them on."""
@@ -455,11 +453,6 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         for run in self._active():
             self._end(run, JobState.FAILED, reason)
             self._conclude(run, Ending(state=JobState.FAILED, reason=reason))
-
-    @property
-    def _slots(self) -> float:
-        """The slots there are to share."""
-        return max(self._capacity, 1) / self._site.units_per_slot
 
     def _active(self) -> list[Run]:
         with self._lock:

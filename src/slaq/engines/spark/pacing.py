@@ -4,8 +4,9 @@ import contextlib
 from collections.abc import Sequence
 
 from slaq.engines.spark.application import Application
+from slaq.engines.spark.lanes import Lane
 from slaq.engines.spark.runs import Run
-from slaq.engines.spark.shares import Shares, pool_shares, settle, to_hold
+from slaq.engines.spark.shares import PoolShare, Shares, settle, share_of, to_hold
 
 #: Seconds for which a job without a task counts as busy: it is between two stages.
 AWAY = 0.25
@@ -16,7 +17,7 @@ SAME = 0.05
 
 
 class Pace:
-    """Who may run how fast, of all active jobs."""
+    """Who may run how fast: all active jobs, and the pools of other work beside them."""
 
     def __init__(self, application: Application, shares: Shares, epoch_seconds: float) -> None:
         self._application = application
@@ -25,37 +26,40 @@ class Pace:
         #: The part of the slots that idled of late.
         self._idle = 0.0
 
-    def look(self, runs: Sequence[Run], slots: float, now: float) -> None:
-        """Take in what runs now, and keep the shares of `slots` slots."""
-        for run in runs:
-            used = run.look(run.pool.runningTasks(), now)
-            run.bucket.fill(now, self._epoch_seconds)
-            run.bucket.pay(used)
+    def look(self, runs: Sequence[Run], others: Sequence[Lane], slots: float, now: float) -> None:
+        """Take in what runs now on all `slots` slots, and keep the shares."""
+        lanes = [*(run.lane for run in runs), *others]
+        for lane in lanes:
+            lane.look(now, self._epoch_seconds)
         if self._shares is Shares.TOKENS:
-            self._balance(runs, slots, now)
-            self.steer(runs)
+            settle(lane.bucket for lane in lanes)
+            idle = max(1 - sum(lane.running for lane in lanes) / slots, 0.0)
+            self._idle += IDLE_RATE * (idle - self._idle)
+            self._hold(runs, lanes, now)
+            self.steer(lanes)
 
-    def steer(self, runs: Sequence[Run]) -> None:
+    def steer(self, lanes: Sequence[Lane]) -> None:
         """Set the shares of the pools."""
-        shares = pool_shares({run.job_id: run.bucket for run in runs}, self._shares)
-        for run in runs:
-            share = shares[run.job_id]
-            if abs(share - run.share) > SAME * run.share or (share == 0) != (run.share == 0):
-                run.share = share
+        for lane in lanes:
+            share = share_of(lane.bucket, self._shares)
+            if not _alike(share, lane.share):
+                lane.share = share
                 # An application that has just ended is noticed elsewhere.
                 with contextlib.suppress(Exception):
-                    self._application.set_min_share(run.pool, share)
+                    self._application.set_share(lane.pool, share)
 
-    def _balance(self, runs: Sequence[Run], slots: float, now: float) -> None:
-        """Settle the buckets, and hold those jobs that ran ahead of others."""
-        buckets = {run.job_id: run.bucket for run in runs}
-        settle(buckets)
-        busy = [run.job_id for run in runs if now - run.ran_at < AWAY]
-        free = max(1 - sum(run.running for run in runs) / slots, 0.0)
-        self._idle += IDLE_RATE * (free - self._idle)
-        chosen = to_hold(buckets, [run.job_id for run in runs if run.held], busy, self._idle)
+    def _hold(self, runs: Sequence[Run], lanes: Sequence[Lane], now: float) -> None:
+        """Have those jobs wait at the end of their iteration that ran ahead of others."""
+        buckets = {lane.name: lane.bucket for lane in lanes}
+        busy = [lane.name for lane in lanes if now - lane.ran_at < AWAY]
+        chosen = to_hold(buckets, [run.lane.name for run in runs if run.held], busy, self._idle)
         for run in runs:
-            if run.held != (run.job_id in chosen):
+            if run.held != (run.lane.name in chosen):
                 with run.changed:
                     run.held = not run.held
                     run.changed.notify_all()
+
+
+def _alike(one: PoolShare, other: PoolShare) -> bool:
+    """Return whether two shares are so near that one need not be set for the other."""
+    return all(abs(a - b) <= SAME * b and (a == 0) == (b == 0) for a, b in zip(one, other, strict=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slaq.core.job import JobState
-from slaq.engines.buckets import Bucket
+from slaq.engines.spark.lanes import Lane
 from slaq.jobs.data import Dataset
 
 #: Seconds without a loss after which a job counts as other work, until one comes; more where it fits an
@@ -41,25 +41,17 @@ class Run:
     job_id: str
     job: SparkJob
     directory: Path
-    #: Names it in Spark: its pool, and its group of Spark jobs.
-    group: str
-    pool: Any
+    #: Its pool; of the same name is its group of Spark jobs.
+    lane: Lane
     started_at: float
     thread: threading.Thread | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
     #: Units granted; it waits at its next iteration while it holds none.
     units: int = 0
-    bucket: Bucket = field(default_factory=Bucket)
-    #: The share its pool has now; and whether it is to wait at the end of its iteration.
-    share: int = 0
+    #: Whether it is to wait at the end of its iteration although it holds some.
     held: bool = False
     #: When its work began to run.
     began_at: float | None = None
-    # What it has used: slot seconds, at the last look and with how many tasks running then; when any last did.
-    slot_seconds: float = 0.0
-    looked_at: float = 0.0
-    running: int = 0
-    ran_at: float = 0.0
     #: CPU seconds at the last reading, the slot seconds then, and the CPU of tasks in Python beside them.
     cpu_read: float = 0.0
     slots_read: float = 0.0
@@ -67,7 +59,6 @@ class Run:
     #: CPU seconds of its own thread that are in there.
     cpu_thread: float = 0.0
     cpu_told: float = 0.0
-    slots_told: float = 0.0
     # What it has reported.
     iteration: int = -1
     first_loss: float = float("nan")
@@ -92,23 +83,9 @@ class Run:
     cancelled_at: float = float("-inf")
     ended: bool = False
 
-    def slots_by(self, now: float) -> float:
-        """Return the slot seconds it has used up to now."""
-        return self.slot_seconds + self.running * max(now - self.looked_at, 0.0)
-
-    def look(self, running: int, now: float) -> float:
-        """Take in how many tasks run now; return the slot seconds used since the last look."""
-        # The mean of both looks, as tasks come and go between them.
-        used = (self.running + running) / 2 * (now - self.looked_at) if self.looked_at else 0.0
-        self.slot_seconds += used
-        self.running, self.looked_at = running, now
-        if running:
-            self.ran_at = now
-        return used
-
     def cpu_by(self, now: float) -> float:
         """Return the CPU seconds used up to now; since the last reading, as many to a slot second as before."""
-        since = max(self.slots_by(now) - self.slots_read, 0.0)
+        since = max(self.lane.slots_by(now) - self.slots_read, 0.0)
         return self.cpu_read + self.cpu_python + since / self.stretch
 
     @property

@@ -1,46 +1,57 @@
 """From grants and token buckets to the shares of Spark's fair-scheduler pools."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
-from slaq.engines.buckets import Bucket
+from slaq.engines.buckets import Bucket, shift
 
 #: Pool shares are whole numbers compared by their quotients: this many to a slot make fractions of slots.
 SCALE = 100
 #: The part of the slots that may idle for the sake of exact shares.
 IDLE_ALLOWED = 0.05
-#: Seconds by which a job may run ahead of its grant before it is held at the end of an iteration.
-AHEAD = 0.05
+#: Seconds by which a job may run ahead of its grant before it goes last, and is held at the end of an iteration.
+AHEAD = 0.02
 #: Seconds of lead that multiply a pool's share by e; and the most that any lead does.
-MAKE_GOOD, MOST = 0.5, 100.0
+MAKE_GOOD, MOST = 0.25, 100.0
 
 
 class Shares(StrEnum):
     """How a job's share of the slots is kept."""
 
-    #: Token buckets steer the pools: who fell behind its grant goes first until it has caught up, and who runs
-    #: ahead waits at the end of an iteration while others catch up.
+    #: Token buckets steer the pools: who fell behind its grant goes first until it has caught up, and who ran
+    #: ahead gets what others leave, and waits at the end of an iteration while they catch up.
     TOKENS = "tokens"
     #: Pool shares follow the grants and no more: what a job leaves between two iterations is not made good.
     POOLS = "pools"
 
 
-def pool_shares(buckets: Mapping[str, Bucket], how: Shares) -> dict[str, int]:
-    """Return the minimum share of each job's pool, in hundredths of a slot.
+class PoolShare(NamedTuple):
+    """How a pool stands in Spark's fair scheduler."""
 
-    The fair scheduler serves pools below their minimum share first, by  running / share : with shares this
-    large all are below, so slots divide as the shares do. One that was granted nothing gets what is left over.
+    #: Pools that run fewer tasks than this go first, by  running / least ; the others after, by  running / weight .
+    least: int
+    weight: int
+
+
+#: Of a pool that gets what is left over.
+NOTHING = PoolShare(0, 1)
+
+
+def share_of(bucket: Bucket, how: Shares) -> PoolShare:
+    """Return the share of a pool, in hundredths of a slot, so that slots divide as the shares do.
+
+    With shares this large a pool always runs fewer tasks than its least. One that has run ahead has none, so that
+    it comes after all that have not: with a least share it would be served before them whenever it runs no task.
     """
-    shares = {}
-    for job_id, bucket in buckets.items():
-        wanted = bucket.cores
-        if how is Shares.TOKENS and wanted > 0:
-            # By factors, so that of two who ran ahead the one that did so less still goes first.
-            behind = min(max(bucket.tokens / wanted / MAKE_GOOD, -math.log(MOST)), math.log(MOST))
-            wanted *= math.exp(behind)
-        shares[job_id] = max(round(SCALE * wanted), 1) if bucket.cores > 0 else 0
-    return shares
+    if bucket.cores == 0:
+        return NOTHING
+    lead = bucket.tokens / bucket.cores if how is Shares.TOKENS else 0.0
+    # By factors, so that of several who are behind, or ahead, all get their part.
+    factor = math.exp(min(max(lead / MAKE_GOOD, -math.log(MOST)), math.log(MOST)))
+    share = max(round(SCALE * bucket.cores * factor), 1)
+    return PoolShare(0, share) if lead < -AHEAD else PoolShare(share, 1)
 
 
 def to_hold(
@@ -63,11 +74,9 @@ def to_hold(
     return ahead
 
 
-def settle(buckets: Mapping[str, Bucket]) -> None:
+def settle(buckets: Iterable[Bucket]) -> None:
     """Take out of all leads what is common to them: slots that nobody could use are owed to nobody."""
-    granted = [bucket for bucket in buckets.values() if bucket.cores > 0]
+    granted = [bucket for bucket in buckets if bucket.cores > 0]
     cores = sum(bucket.cores for bucket in granted)
     if cores > 0:
-        common = sum(bucket.tokens for bucket in granted) / cores
-        for bucket in granted:
-            bucket.tokens -= common * bucket.cores
+        shift(granted, -sum(bucket.tokens for bucket in granted) / cores)
