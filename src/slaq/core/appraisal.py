@@ -30,6 +30,8 @@ class Appraisal:
     candidates: Candidates
     #: At no and at every one of HORIZONS; zero where no loss is known.
     outlook: Outlook
+    #: Whether any loss is known.
+    heard: Booleans
     diverged: Booleans
     #: Unit seconds per iteration, as far as known.
     cpu: Floats
@@ -95,6 +97,7 @@ class Appraiser:
             capacity=capacity,
             candidates=candidates,
             outlook=outlook,
+            heard=roster.observed[rows] > 0,
             diverged=roster.diverged[rows],
             cpu=cpu,
             iterations=iterations,
@@ -162,7 +165,7 @@ def explain(
     tables = np.stack((outlook.fall, outlook.below, outlook.above)).reshape(-1, len(HORIZONS) + 1)
     ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
     fall, below, above = ahead.reshape(3, -1)
-    mean = outlook.level - fall
+    mean = np.where(appraisal.heard, outlook.level - fall, np.nan)
     return Decision(
         epoch=epoch,
         time=time,

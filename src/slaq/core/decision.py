@@ -31,7 +31,8 @@ class Decision:
     gain: Floats
     #: What one unit more was predicted to add.
     marginal: Floats
-    #: Forecast of the job's own loss at the end of the epoch: mean, and the ends of its 80% interval.
+    #: Forecast of the job's own loss at the end of the epoch: mean, and the ends of its 80% interval; NaN
+    #: before its first loss.
     expected: Floats
     expected_low: Floats
     expected_high: Floats

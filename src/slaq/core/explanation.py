@@ -133,7 +133,7 @@ def explain_job(
     if job_id not in decision.ids or len(decision.sure) != len(decision.ids):
         raise UnknownJobError(job_id)
     row = decision.ids.index(job_id)
-    heard = decision.expected[row] != 0.0 or decision.level[row] != 0.0 or decision.loss[row] < 1.0
+    heard = not math.isnan(decision.expected[row])
     units, gain, most = int(decision.units[row]), float(decision.gain[row]), int(decision.most[row])
     shared = len(decision.owner_share) > 0
     owner = int(decision.owner[row])
