@@ -82,9 +82,10 @@ class Hearing:
         if not run.follows(thread, time.monotonic()):
             return
         first = thread in run.begun
-        run.begun.discard(thread)
         if (first or run.followed is not thread) and run.iteration >= 0:
             self._jobs.begin_curve(run)
         losses = [told.before, told.loss] if first and told.before is not None else [told.loss]
         for loss in losses:
             self._jobs.observe(run, loss)
+        # Not before, or it would count as silent in between.
+        run.begun.discard(thread)
