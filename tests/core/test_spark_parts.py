@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.engines.buckets import Bucket
+from slaq.engines.spark.lanes import LONGEST, Lane
 from slaq.engines.spark.shares import AHEAD, IDLE_ALLOWED, NOTHING, SCALE, Shares, settle, share_of, to_hold
 from slaq.engines.spark.usage import Usage
 from slaq.spark import _with_both
@@ -65,6 +66,44 @@ def test_who_ran_ahead_waits_while_a_busy_one_is_behind() -> None:
     held = ["1", "2"]
     assert to_hold(made, held, busy=["0"], idle=1.1 * IDLE_ALLOWED) == {"1"}
     assert to_hold(made, held, busy=["0"], idle=2.1 * IDLE_ALLOWED) == set()
+
+
+class FakePool:
+    """A pool whose tasks are told by hand."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def runningTasks(self) -> int:  # noqa: N802
+        return self.tasks
+
+
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=40), st.floats(2, 8))
+def test_a_lane_pays_for_the_slots_it_held(tasks: list[int], cores: float) -> None:
+    """The mean of two looks for the time between them, out of what it earns meanwhile."""
+    lane = Lane(name="a", pool=FakePool())
+    lane.bucket.grant(cores, 1.0, 1.0)
+    used = 0.0
+    for place, running in enumerate(tasks):
+        lane.pool.tasks = running
+        lane.look(1.0 + 0.05 * place, 1.0)
+        used += 0.05 * (tasks[place - 1] + running) / 2 if place else 0.0
+    assert lane.slot_seconds == pytest.approx(used)
+    assert lane.slots_by(3.0) == pytest.approx(used + tasks[-1] * (3.0 - lane.looked_at))
+    assert lane.bucket.tokens == pytest.approx(cores * 0.05 * (len(tasks) - 1) - used)
+
+
+@given(st.floats(0.1, 4), st.floats(0.0, 30.0))
+def test_what_an_iteration_overdraws_is_remembered_while_it_lasts(cores: float, seconds: float) -> None:
+    """Though no iteration has ended yet; but not for ever, as other work never ends one."""
+    lane = Lane(name="a", pool=FakePool())
+    lane.bucket.grant(cores, 1.0, 1.0)
+    lane.pool.tasks = 8
+    for place in range(int(seconds / 0.05)):
+        lane.look(1.0 + 0.05 * place, 1.0)
+    lead = lane.bucket.tokens / cores
+    owed = (lane.slot_seconds - cores * (lane.looked_at - 1.0)) / cores if lane.looked_at else 0.0
+    assert lead == pytest.approx(-owed, abs=1e-6) or -(owed + 1e-6) <= lead <= -LONGEST
 
 
 class FakeStages:
