@@ -19,7 +19,7 @@ import numpy as np
 
 from replication.experiment import Comparison, Experiment, KeyFigure, Results, Section, Settings, SkippedError
 from replication.intervals import estimate, number, percent, sentences, short_of, shown, table
-from slaq.cli.spark_jobs import ROWS, SLOTS_PER_CORE, PlannedFit, kinds, made_up, plan, train
+from slaq.cli.spark_jobs import ROWS, SLOTS_PER_CORE, PlannedFit, made_up, plan, train, warm_up
 from slaq.core.outcome import JobCurve, Outcome, measure
 from slaq.engines.local.engine import cores_here
 
@@ -65,14 +65,16 @@ def run(settings: Settings) -> Results:
     spark = session(f"local[{slots}]", name="spark_contention", settings={"spark.driver.memory": "2g"})
     try:
         frame = made_up(spark, amount.rows, slots)
-        # So that the first policy does not pay for what Java compiles once.
-        _trained(spark, frame, "fair", plan(len(kinds()), 0.0, np.random.default_rng(0), iterations=0.1))
         parts = len(settings.seeds) * len(POLICIES)
-        seeds, done = [], 0
+        seeds: list[dict[str, Any]] = []
+        done = 0
         for seed in settings.seeds:
             seconds = amount.jobs * amount.mean_arrival
             rng = np.random.default_rng(seed)
             planned = plan(amount.jobs, seconds, rng, iterations=amount.iterations)
+            if not seeds:
+                with _cluster(spark, "fair") as cluster:
+                    warm_up(cluster, planned, frame)
             clusters = {}
             # In turns, so that a machine that warms up favours neither.
             for policy in POLICIES if seed % 2 else POLICIES[::-1]:
@@ -94,12 +96,16 @@ def run(settings: Settings) -> Results:
     }
 
 
-def _trained(spark: Any, frame: Any, policy: str, planned: Sequence[PlannedFit]) -> "SparkCluster":
+def _cluster(spark: Any, policy: str) -> "SparkCluster":
     from slaq.spark import SparkCluster
 
     # Nothing is added to Spark's own fair sharing.
     shares = "pools" if policy == "fair" else "tokens"
-    with SparkCluster(spark, policy, epoch_seconds=EPOCH_SECONDS, shares=shares) as cluster:
+    return SparkCluster(spark, policy, epoch_seconds=EPOCH_SECONDS, shares=shares)
+
+
+def _trained(spark: Any, frame: Any, policy: str, planned: Sequence[PlannedFit]) -> "SparkCluster":
+    with _cluster(spark, policy) as cluster:
         train(cluster, planned, frame, lambda share: None)
     return cluster
 

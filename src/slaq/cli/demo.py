@@ -156,7 +156,7 @@ def _train_on_spark(
     """Train the same MLlib jobs under each policy, in one Spark application."""
     import numpy as np
 
-    from slaq.cli.spark_jobs import ROWS, made_up, plan, train
+    from slaq.cli.spark_jobs import ROWS, made_up, plan, train, warm_up
     from slaq.cli.terminal import progress
     from slaq.cli.training import Trained
     from slaq.spark import SparkCluster, session
@@ -168,6 +168,8 @@ def _train_on_spark(
         planned = plan(amount.jobs, amount.seconds, np.random.default_rng(seed))
         runs = {}
         with progress(stages=len(set(policies))) as begin:
+            with SparkCluster(spark, "fair", epoch_seconds=EPOCH_SECONDS) as cluster:
+                warm_up(cluster, planned, frame)
             for policy in dict.fromkeys(policies):
                 with SparkCluster(spark, policy, epoch_seconds=EPOCH_SECONDS) as cluster:
                     train(cluster, planned, frame, begin(policy))

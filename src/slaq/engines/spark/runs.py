@@ -10,8 +10,9 @@ from slaq.core.job import JobState
 from slaq.engines.spark.lanes import Lane
 from slaq.jobs.data import Dataset
 
-#: Seconds without a loss after which a job counts as other work, until one comes; more where it fits an
-#: estimator that is known to tell its loss, as what comes before the first iteration may take long.
+#: Seconds, and slot seconds, without a loss after which a job counts as other work, until one comes; more seconds
+#: where it has had few slots, or fits an estimator that is known to tell its loss: what comes before the first
+#: iteration may take long.
 SILENCE, PATIENCE = 5.0, 60.0
 #: Seconds, and usual iterations, without a loss after which another fit of the same job may be followed.
 LAPSE, LAPSE_ITERATIONS = 1.0, 5.0
@@ -104,5 +105,6 @@ class Run:
         """Return whether it tells no loss, so that nothing can be forecast of it."""
         if self.began_at is None or (self.followed is not None and self.tells):
             return False
-        patience = PATIENCE if self.begun else SILENCE
+        used = self.lane.slots_by(now) - self.lane.slots_told
+        patience = PATIENCE if self.begun or used < SILENCE else SILENCE
         return not self.tells or now - max(self.began_at, self.heard_at) > patience
