@@ -119,6 +119,22 @@ def test_a_handle_tells_what_its_job_reports(cluster: Cluster) -> None:
     assert job.exception() is None
 
 
+def test_lines_that_several_tasks_print_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python is told not to buffer, as in many containers."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+
+    def printing(_: Any) -> None:
+        for _ in range(200):
+            print("one line")
+
+    with Cluster(cores=2, directory=tmp_path) as cluster:
+        job = cluster.submit(lambda ctx: ctx.map(printing), (np.zeros((8, 1)), None), partitions=8)
+        job.result(PATIENCE)
+        lines = job.log().splitlines()
+    assert len(lines) == 1600
+    assert set(lines) == {"one line"}
+
+
 def test_observations_can_be_followed_live(cluster: Cluster) -> None:
     """Iterating over a job waits for what comes next, and ends with the job."""
     job = cluster.submit(endless, name="endless")

@@ -145,9 +145,9 @@ def main() -> None:
     os.environ.update(setup["environment"])
     sys.argv[:] = [""]
     ancestry.adopt_orphans()
-    # What programs and tasks print is in their log at the end of each line.
+    # What programs and tasks print is in their log at the end of each line, and lines of several stay whole.
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     for name in (*PRELOADED, "slaq.engines.local.driver", "slaq.engines.local.worker", *setup["preload"]):
         importlib.import_module(name)
     # What is collected later is not what all share: pages of the imports stay untouched, hence shared.
