@@ -1,5 +1,7 @@
 """Laws of the parts of the Spark engine that decide, without a Spark."""
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ from hypothesis import strategies as st
 
 from slaq.engines.buckets import Bucket
 from slaq.engines.spark.lanes import LONGEST, Lane
+from slaq.engines.spark.runs import PATIENCE, SILENCE, Run, SparkJob
 from slaq.engines.spark.shares import AHEAD, IDLE_ALLOWED, NOTHING, SCALE, Shares, settle, share_of, to_hold
 from slaq.engines.spark.usage import Usage
+from slaq.jobs.data import Dataset
 from slaq.spark import _with_both
 
 TOKENS = st.floats(-20, 20)
@@ -104,6 +108,25 @@ def test_what_an_iteration_overdraws_is_remembered_while_it_lasts(cores: float, 
     lead = lane.bucket.tokens / cores
     owed = (lane.slot_seconds - cores * (lane.looked_at - 1.0)) / cores if lane.looked_at else 0.0
     assert lead == pytest.approx(-owed, abs=1e-6) or -(owed + 1e-6) <= lead <= -LONGEST
+
+
+def test_a_job_is_silent_when_it_could_have_told_a_loss_and_did_not() -> None:
+    """Not while it has had few slots, nor while it fits what tells its loss, unless that takes very long."""
+    job = SparkJob(work=lambda spark, ctx: None, data=Dataset())
+    lane = Lane(name="a", pool=FakePool())
+    run = Run(job_id="a", job=job, directory=Path(), lane=lane, started_at=0.0)
+    assert not run.is_silent(100.0), "it has not begun"
+    run.began_at = 100.0
+    assert not run.is_silent(101.0 + SILENCE), "it has had no slots"
+    lane.slot_seconds = 2 * SILENCE
+    assert run.is_silent(101.0 + SILENCE)
+    run.begun.add(threading.current_thread())
+    assert not run.is_silent(101.0 + SILENCE), "it fits what tells its loss"
+    assert run.is_silent(101.0 + PATIENCE)
+    run.followed = threading.current_thread()
+    assert not run.is_silent(101.0 + PATIENCE), "it has told one"
+    run.tells = False
+    assert run.is_silent(101.0), "it fits what never does"
 
 
 class FakeStages:

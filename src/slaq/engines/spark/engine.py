@@ -24,6 +24,7 @@ from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal
 from slaq.engines.limits import why_enough
 from slaq.engines.local import checkpoints
+from slaq.engines.local.wire import unpack
 from slaq.engines.spark.application import PREFIX, Application
 from slaq.engines.spark.cache import PartitionCache
 from slaq.engines.spark.context import Desk, SparkJobContext
@@ -248,8 +249,6 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             value = None
             if run.ending is JobState.COMPLETED:
                 with contextlib.suppress(OSError, ValueError):
-                    from slaq.engines.local.wire import unpack
-
                     value = unpack(checkpoints.read(run.directory / checkpoints.FILE).state)
             return Ending(state=run.ending, reason=run.reason, value=value)
         if self._application.stopped():
