@@ -161,8 +161,8 @@ def sections(results: Results) -> list[Section]:
             ours=table(("", *POLICIES, "change", "the paper"), rows),
             made=f"{results['jobs']} MLlib estimators, unmodified, {results['mean_arrival']:g} s apart on average, "
             f"on {results['rows']:,} rows, in one Spark application with {results['slots']} slots; decisions every "
-            f"{results['epoch_seconds']:g} s; {len(seeds)} seeds, both policies with the same jobs, in turns, after a "
-            "little of each kind was fitted for Java to compile. Fair sharing is Spark's own FAIR pools.",
+            f"{results['epoch_seconds']:g} s; {len(seeds)} seeds, both policies with the same jobs, in turns, "
+            "after a little of each kind was fitted for Java to compile. Fair sharing is Spark's own FAIR pools.",
             falls_short=sentences(
                 *(short_of(NAMES[name], change[name], PAPER[name]) for name in MEASURES),
                 "Slots outnumber the cores of this machine, and the jobs are small: differences from the paper's "
