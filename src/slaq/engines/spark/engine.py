@@ -1,13 +1,10 @@
 """The engine of one Spark application: a driver thread and a fair-scheduler pool for each job."""
 
 import contextlib
-import ctypes
 import logging
-import math
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +16,14 @@ from typing_extensions import override
 from slaq.core.allocation import Allocation
 from slaq.core.errors import DuplicateJobError, SparkSessionError, UnknownJobError
 from slaq.core.events import Event
-from slaq.core.job import JobSpec, JobState, Observation
-from slaq.engines.files import LOG, job_directory, open_log
+from slaq.core.job import JobSpec, JobState
+from slaq.engines.files import job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal
 from slaq.engines.limits import why_enough
-from slaq.engines.local import checkpoints
-from slaq.engines.local.wire import unpack
 from slaq.engines.spark.application import PREFIX, Application
 from slaq.engines.spark.cache import PartitionCache
 from slaq.engines.spark.context import Desk, SparkJobContext
+from slaq.engines.spark.ending import STOPPED, ending_of, press
 from slaq.engines.spark.hearing import Hearing, Jobs
 from slaq.engines.spark.lanes import Lane
 from slaq.engines.spark.listening import Ear
@@ -48,9 +44,6 @@ TICK, TICK_PER_JOB, TICK_ALONE = 0.05, 0.005, 0.2
 LOOK_AROUND = 0.5
 #: Names a job in the local properties of its threads, which threads it starts inherit.
 PROPERTY = "slaq.job"
-#: Seconds between two attempts to cancel what a job that is to end still runs.
-AGAIN = 0.5
-STOPPED = "the Spark session was stopped"
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +178,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         if self._closed.is_set():
             return
         for run in self._active():
-            self._end(run, JobState.CANCELLED, SHUT_DOWN)
+            run.end(JobState.CANCELLED, SHUT_DOWN)
         deadline = time.monotonic() + 3 * self._site.grace_seconds
         for run in self._active():
             if run.thread is not None and run.thread is not threading.current_thread():
@@ -237,26 +230,9 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             value = run.job.work(self._application.spark, SparkJobContext(self, run))
             ending = Ending(state=run.ending or JobState.COMPLETED, reason=run.reason, value=value)
         except BaseException as error:
-            ending = self._ending_of(run, error)
+            ending = ending_of(run, error, stopped=self._application.stopped())
         finally:
             self._conclude(run, ending)
-
-    def _ending_of(self, run: Run, error: BaseException) -> Ending:
-        """Return how a job ended whose work raised; what a job that was told to end raises is no failure."""
-        if run.ending is None and isinstance(error, Cancelled):
-            run.ending, run.reason = JobState.COMPLETED, str(error)
-        if run.ending is not None:
-            value = None
-            if run.ending is JobState.COMPLETED:
-                with contextlib.suppress(OSError, ValueError):
-                    value = unpack(checkpoints.read(run.directory / checkpoints.FILE).state)
-            return Ending(state=run.ending, reason=run.reason, value=value)
-        if self._application.stopped():
-            return Ending(state=JobState.FAILED, reason=STOPPED)
-        text = "".join(traceback.format_exception(error))
-        self._note(run, text)
-        last = traceback.format_exception_only(error)[0].strip().splitlines()[0]
-        return Ending(state=JobState.FAILED, reason=f"its work raised {last}", raised=error)
 
     def _conclude(self, run: Run, ending: Ending) -> None:
         """Tell a job's end, once, and take it out of the application."""
@@ -284,7 +260,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         self._observe(run, loss, metrics)
         if reason := why_enough(run.job, run.iteration, run.first_loss, loss):
             # At its next call of the context, so that it can still keep what this loss is of.
-            self._end(run, JobState.COMPLETED, reason)
+            run.end(JobState.COMPLETED, reason)
         else:
             self.pass_gate(run)
 
@@ -316,7 +292,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         self._observe(run, loss, {})
         reason = why_enough(run.job, run.iteration, run.first_loss, loss)
         if reason and run.ending is None:
-            self._end(run, JobState.COMPLETED, reason)
+            run.end(JobState.COMPLETED, reason)
 
     @override
     def begin_curve(self, run: Run) -> None:
@@ -324,33 +300,11 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
 
     def _observe(self, run: Run, loss: float, metrics: Mapping[str, float]) -> None:
         now = time.monotonic()
-        with run.changed:
-            if run.ended:
-                return
-            if run.iteration < 0:
-                self._read_usage()
-            run.iteration += 1
-            if not math.isfinite(run.first_loss):
-                run.first_loss = loss
-            if run.thread is threading.current_thread():
-                used = time.thread_time()
-                run.cpu_python += used - run.cpu_thread
-                run.cpu_thread = used
-            cpu = run.cpu_by(now)
-            observation = Observation(
-                iteration=run.iteration,
-                loss=loss,
-                cpu_seconds=max(cpu - run.cpu_told, 0.0),
-                wall_seconds=max(now - run.reported_at, 0.0),
-            )
-            run.cpu_told = max(cpu, run.cpu_told)
-            run.lane.end_iteration(now)
-            if run.heard_at:
-                run.interval += 0.2 * (now - run.heard_at - run.interval)
-            run.reported_at = run.heard_at = now
-            run.followed = threading.current_thread()
-            run.tells = True
-        self._journal.observed(run.job_id, observation, metrics)
+        if run.iteration < 0:
+            self._read_usage()
+        observation = run.observe(loss, now)
+        if observation is not None:
+            self._journal.observed(run.job_id, observation, metrics)
 
     def _tell_silence(self, run: Run) -> None:
         text = (
@@ -358,12 +312,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             "report one with ctx.report to have it compete"
         )
         _log.warning("job %s %s", run.job_id, text, extra={"job": run.job_id})
-        self._note(run, f"slaq: it {text}\n")
-
-    def _note(self, run: Run, text: str) -> None:
-        """Write into a job's log."""
-        with contextlib.suppress(OSError), (run.directory / LOG).open("a") as log:
-            log.write(text)
+        run.note(f"slaq: it {text}\n")
 
     # Ends.
 
@@ -371,31 +320,7 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         with self._lock:
             run = self._runs.get(job_id)
         if run is not None:
-            self._end(run, state, reason)
-
-    def _end(self, run: Run, state: JobState, reason: str) -> None:
-        """Tell a job to end; a cancellation overrides a completion."""
-        with run.changed:
-            if run.ending is state or run.ending is JobState.CANCELLED:
-                return
-            run.ending, run.reason = state, reason
-            run.ending_at = time.monotonic()
-            run.changed.notify_all()
-
-    def _press(self, run: Run, now: float) -> None:
-        """End a job that was told to and has not: cancel its Spark jobs, interrupt its thread, give it up."""
-        waited = now - run.ending_at
-        grace = self._site.grace_seconds
-        patience = grace if run.ending is JobState.COMPLETED and run.ends_itself else 0.0
-        if waited > patience and now - run.cancelled_at > AGAIN:
-            run.cancelled_at = now
-            self._application.cancel(run.lane.name)
-        if waited > grace and not run.interrupted and run.thread is not None:
-            run.interrupted = True
-            _interrupt(run.thread)
-        elif waited > 2 * grace:
-            _log.warning("job did not end and was given up", extra={"job": run.job_id})
-            self._conclude(run, Ending(state=run.ending or JobState.CANCELLED, reason=run.reason))
+            run.end(state, reason)
 
     # The engine's thread.
 
@@ -426,9 +351,10 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         for run in self._active():
             budget = run.job.time_budget
             if budget is not None and run.began_at is not None and now - run.began_at > budget:
-                self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
-            if run.ending is not None:
-                self._press(run, now)
+                run.end(JobState.COMPLETED, f"its {budget:g} seconds are over")
+            if run.ending is not None and press(run, self._application, self._site.grace_seconds, now):
+                _log.warning("job did not end and was given up", extra={"job": run.job_id})
+                self._conclude(run, Ending(state=run.ending, reason=run.reason))
         if now - self._looked_around > LOOK_AROUND:
             self._looked_around = now
             if self._application.stopped():
@@ -450,15 +376,9 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         """Fail every job: there is nothing left to run them on."""
         self._broken = reason
         for run in self._active():
-            self._end(run, JobState.FAILED, reason)
+            run.end(JobState.FAILED, reason)
             self._conclude(run, Ending(state=JobState.FAILED, reason=reason))
 
     def _active(self) -> list[Run]:
         with self._lock:
             return list(self._runs.values())
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    """Raise `Cancelled` in a thread that runs Python code and does not look whether it is to end."""
-    if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Cancelled))

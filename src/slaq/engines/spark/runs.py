@@ -1,12 +1,16 @@
 """What the engine keeps of each job: what it does, where it stands, what it has used and reported."""
 
+import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slaq.core.job import JobState
+from slaq.core.job import JobState, Observation
+from slaq.engines.files import LOG
 from slaq.engines.spark.lanes import Lane
 from slaq.jobs.data import Dataset
 
@@ -94,6 +98,48 @@ class Run:
         """How many seconds a task holds a slot for one second of CPU: above 1 where slots outnumber cores."""
         cpu = self.cpu_read + self.cpu_python
         return max(self.slots_read / cpu, 1.0) if cpu > 0 and self.slots_read > 0 else 1.0
+
+    def observe(self, loss: float, now: float) -> Observation | None:
+        """Take in a loss that this thread tells, and what it took; None where the job has ended."""
+        with self.changed:
+            if self.ended:
+                return None
+            self.iteration += 1
+            if not math.isfinite(self.first_loss):
+                self.first_loss = loss
+            if self.thread is threading.current_thread():
+                used = time.thread_time()
+                self.cpu_python += used - self.cpu_thread
+                self.cpu_thread = used
+            cpu = self.cpu_by(now)
+            observation = Observation(
+                iteration=self.iteration,
+                loss=loss,
+                cpu_seconds=max(cpu - self.cpu_told, 0.0),
+                wall_seconds=max(now - self.reported_at, 0.0),
+            )
+            self.cpu_told = max(cpu, self.cpu_told)
+            self.lane.end_iteration(now)
+            if self.heard_at:
+                self.interval += 0.2 * (now - self.heard_at - self.interval)
+            self.reported_at = self.heard_at = now
+            self.followed = threading.current_thread()
+            self.tells = True
+            return observation
+
+    def end(self, state: JobState, reason: str) -> None:
+        """Tell the job to end; a cancellation overrides a completion."""
+        with self.changed:
+            if self.ending is state or self.ending is JobState.CANCELLED:
+                return
+            self.ending, self.reason = state, reason
+            self.ending_at = time.monotonic()
+            self.changed.notify_all()
+
+    def note(self, text: str) -> None:
+        """Write into the job's log."""
+        with contextlib.suppress(OSError), (self.directory / LOG).open("a") as log:
+            log.write(text)
 
     def follows(self, thread: threading.Thread, now: float) -> bool:
         """Return whether a loss told in this thread is the job's: one fit is followed at a time."""

@@ -1,0 +1,58 @@
+"""How a job on Spark ends: what its thread raised, and the means by which one that does not end is made to."""
+
+import contextlib
+import ctypes
+import threading
+import traceback
+
+from slaq.core.job import JobState
+from slaq.engines.journal import Ending
+from slaq.engines.local import checkpoints
+from slaq.engines.local.wire import unpack
+from slaq.engines.spark.application import Application
+from slaq.engines.spark.runs import Run
+from slaq.jobs.context import Cancelled
+
+STOPPED = "the Spark session was stopped"
+#: Seconds between two attempts to cancel what a job that is to end still runs.
+AGAIN = 0.5
+
+
+def ending_of(run: Run, error: BaseException, *, stopped: bool) -> Ending:
+    """Return how a job ended whose work raised; what a job that was told to end raises is no failure."""
+    if run.ending is None and isinstance(error, Cancelled):
+        run.ending, run.reason = JobState.COMPLETED, str(error)
+    if run.ending is not None:
+        value = None
+        if run.ending is JobState.COMPLETED:
+            with contextlib.suppress(OSError, ValueError):
+                value = unpack(checkpoints.read(run.directory / checkpoints.FILE).state)
+        return Ending(state=run.ending, reason=run.reason, value=value)
+    if stopped:
+        return Ending(state=JobState.FAILED, reason=STOPPED)
+    run.note("".join(traceback.format_exception(error)))
+    last = traceback.format_exception_only(error)[0].strip().splitlines()[0]
+    return Ending(state=JobState.FAILED, reason=f"its work raised {last}", raised=error)
+
+
+def press(run: Run, application: Application, grace: float, now: float) -> bool:
+    """Cancel the Spark jobs of one that was told to end and has not, then interrupt its thread.
+
+    Returns whether that did not help for long enough to give it up.
+    """
+    waited = now - run.ending_at
+    patience = grace if run.ending is JobState.COMPLETED and run.ends_itself else 0.0
+    if waited > patience and now - run.cancelled_at > AGAIN:
+        run.cancelled_at = now
+        application.cancel(run.lane.name)
+    if waited > grace and not run.interrupted and run.thread is not None:
+        run.interrupted = True
+        _interrupt(run.thread)
+        return False
+    return waited > 2 * grace
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Raise `Cancelled` in a thread that runs Python code and does not look whether it is to end."""
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Cancelled))
