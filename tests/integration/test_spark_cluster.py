@@ -1,5 +1,6 @@
 """A cluster on Spark as its user sees it: submit, watch, share, stop."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -284,6 +285,22 @@ def test_an_unknown_policy_is_refused(spark: Any) -> None:
     with pytest.raises(UnknownNameError, match="total-quality"):
         SparkCluster(spark, "clairvoyant")
     SparkCluster(spark).shutdown()
+
+
+def test_a_local_session_is_out_of_reach_of_other_machines(spark: Any) -> None:
+    """Spark's own sockets, which run whatever they are sent, listen on the loopback interface alone."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    links = [link for link in Path(f"/proc/{jvm}/fd").iterdir() if link.is_symlink()]
+    inodes = {match[1] for link in links if (match := re.match(r"socket:\[(\d+)\]", str(link.readlink())))}
+    listening = []
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{jvm}/net/{family}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                listening.append(fields[1].partition(":")[0])
+    # As the kernel writes them: 127.0.0.1, and the same inside IPv6.
+    assert listening
+    assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 def test_the_self_test_names_what_moved(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: And on this machine alone: Spark would listen, to whoever asks, where others can reach it.
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: A module that Spark asks Java for and that a trimmed runtime lacks; it works without, only slower.
 LACKING = "jdk.incubator.vector"
 
@@ -35,10 +37,11 @@ def session(
     provide_java()
     from pyspark.sql import SparkSession
 
+    here = master.startswith("local")
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    for key, value in {**SETTINGS, **(LOOPBACK if here else {}), **(settings or {})}.items():
         builder = builder.config(key, value)
-    if master.startswith("local"):
+    if here:
         # Tasks in Python run where we do, in the same environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     before = signal.getsignal(signal.SIGINT)
