@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -17,13 +16,11 @@ from slaq.core.errors import (
     ClosingError,
     ConflictError,
     DuplicateJobError,
-    ForbiddenError,
     JobOptionError,
     LimitError,
     RequestError,
     StoreFullError,
     UnknownDecisionError,
-    UnknownJobError,
 )
 from slaq.core.events import JobEnded
 from slaq.core.explanation import explain_job
@@ -31,6 +28,7 @@ from slaq.core.forecast import forecast
 from slaq.core.job import JobState
 from slaq.jobs.options import check_options
 from slaq.service import views
+from slaq.service.access import Access, check_admin, check_user, may_touch, owner_of
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
 from slaq.service.preferences import Preferences
@@ -48,7 +46,6 @@ from slaq.stores.sqlite_records import JobRow, Pruned
 MOST_LOG = 1 << 20
 #: Epochs without a decision after which the service counts as stuck.
 STUCK_EPOCHS = 30
-USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +67,7 @@ class Service:
         self._next_number: dict[str, int] = {}
         try:
             self._at_work = Scheduling(settings, self.store, self.started_at)
+            self._access = Access(lambda: self.settings, self.store, self._at_work.board)
             self._preferences = Preferences(self.store, settings)
             self._decide_by()
             self._at_work.start()
@@ -84,7 +82,7 @@ class Service:
     def submit(self, who: Identity, submission: Submission) -> JobView:
         """Take a job; it is kept, whatever happens to the service, once this returns."""
         self._open()
-        owner = self._owner(who, submission)
+        owner = owner_of(who, submission)
         check(submission)
         if not submission.external:
             account_of(owner)
@@ -123,11 +121,11 @@ class Service:
         limit: int = 100,
     ) -> list[JobView]:
         """Return jobs in the order of submission, those after the named one."""
-        if not self._sees_all(who):
+        if not self._access.sees_all(who):
             if owner not in (None, who.user):
                 return []
             owner = who.user
-        number = None if after is None else self._find(who, after).row.number
+        number = None if after is None else self._access.find(who, after).row.number
         live = self._at_work.board.jobs
         if states is not None and not any(state.ended for state in states):
             found = [job for job in list(live.values()) if number is None or job.row.number > number]
@@ -156,31 +154,31 @@ class Service:
 
     def job(self, who: Identity, job_id: str) -> JobView:
         """Return one job."""
-        return self._seen(who, self._find(who, job_id))
+        return self._seen(who, self._access.find(who, job_id))
 
     def submission(self, who: Identity, job_id: str) -> Submission:
         """Return what the job's owner asked for."""
-        return self._own(who, job_id).submission
+        return self._access.own(who, job_id).submission
 
     def observations(
         self, who: Identity, job_id: str, *, after: int = -1, limit: int = 1000
     ) -> list[dict[str, Any]]:
         """Return what the job reported after an iteration."""
-        job = self._find(who, job_id)
+        job = self._access.find(who, job_id)
         return views.observations(self.store.observations(job.row.id, after=after, limit=limit))
 
     def allocations(
         self, who: Identity, job_id: str, *, since: float = 0.0, limit: int = 1000
     ) -> list[dict[str, Any]]:
         """Return what the job held, and from when on."""
-        job = self._find(who, job_id)
+        job = self._access.find(who, job_id)
         per_core = self._at_work.units_per_core
         found = self.store.allocations(job.row.id, since=since, limit=limit)
         return [{"at": at, "units": units, "cores": units / per_core} for at, units in found]
 
     def forecast(self, who: Identity, job_id: str, horizons: Sequence[int]) -> dict[str, Any]:
         """Predict the job's losses that many iterations ahead."""
-        job = self._find(who, job_id)
+        job = self._access.find(who, job_id)
         curve = self.store.observations(job.row.id)
         seen = forecast(curve.loss.tolist(), list(horizons))
         return {
@@ -195,7 +193,7 @@ class Service:
 
     def why(self, who: Identity, job_id: str) -> dict[str, Any]:
         """Tell why the job holds what it holds, in numbers and as text: the last decision about it."""
-        job = self._own(who, job_id)
+        job = self._access.own(who, job_id)
         work = self._at_work
         with work.lock:
             decision, appraisal, prospects = work.decision, work.scheduler.appraisal, work.prospects
@@ -210,7 +208,7 @@ class Service:
             policy=rule_of(self._preferences.policy),
         )
         rival = None if told.rival is None else told.rival.id
-        if rival is not None and not self._visible_ids(who, [rival]) and not self._sees_all(who):
+        if rival is not None and not self._access.visible(who, [rival]) and not self._access.sees_all(who):
             told = told.without_names()
         return {**about, **views.plain(told.as_json()), "text": told.as_text()}
 
@@ -236,7 +234,7 @@ class Service:
             courses.append(self._course(policy or self._preferences.policy, cores or work.cores))
         question = Question(situation=situation, courses=courses, sharing=sharing, horizon=horizon, seed=seed)
         replays = ask(question)
-        seen = self._visible_ids(who, [job["id"] for job in replays[0]["jobs"]])
+        seen = self._access.visible(who, [job["id"] for job in replays[0]["jobs"]])
         for played in replays:
             played["jobs"] = [job for job in played["jobs"] if seen is None or job["id"] in seen]
         return {"horizon": horizon, "replays": views.plain(replays)}
@@ -282,7 +280,7 @@ class Service:
 
     def log(self, who: Identity, job_id: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
         """Return a piece of what the job printed; a negative offset counts from the end."""
-        job = self._own(who, job_id)
+        job = self._access.own(who, job_id)
         return self._files(job_id).read_log(offset, min(limit, MOST_LOG), ended=job.state.ended)
 
     # Steering
@@ -393,7 +391,7 @@ class Service:
     def decisions(self, who: Identity, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
         """Return decisions after an epoch; of other users' jobs only the totals."""
         return [
-            views.decision(made, self._visible_ids(who, made.ids))
+            views.decision(made, self._access.visible(who, made.ids))
             for made in self.store.decisions_since(since, limit)
         ]
 
@@ -402,7 +400,7 @@ class Service:
         made = self.store.decision(epoch)
         if made is None:
             raise UnknownDecisionError(epoch)
-        return views.decision(made, self._visible_ids(who, made.ids))
+        return views.decision(made, self._access.visible(who, made.ids))
 
     def cluster(self, who: Identity) -> ClusterView:
         """Return the whole of it at a glance."""
@@ -429,7 +427,7 @@ class Service:
 
     def set_policy(self, who: Identity, policy: str) -> None:
         """Decide by another policy from now on; for admins."""
-        self._admin(who, "change the policy")
+        check_admin(who, "change the policy")
         make_live_policy(policy)
         self._preferences.choose_policy(policy)
         self._decide_by()
@@ -449,16 +447,15 @@ class Service:
     def user(self, who: Identity, name: str) -> UserView:
         """Return one user's standing."""
         if name != who.user:
-            self._admin(who, f"see the standing of {name}")
+            check_admin(who, f"see the standing of {name}")
         return self._user(name)
 
     def set_user(self, who: Identity, name: str, **changes: Any) -> UserView:
         """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
-        self._admin(who, "change the limits of users")
+        check_admin(who, "change the limits of users")
         weight, most = changes.get("weight"), changes.get("max_jobs")
         check_options(weight=weight, max_cores=changes.get("max_cores"))
-        if not USER.fullmatch(name):
-            raise JobOptionError("user", name, "the name of a user")
+        check_user(name)
         if most is not None and most < 0:
             raise JobOptionError("max_jobs", most, "0 or more")
         if weight is None:
@@ -478,7 +475,7 @@ class Service:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Remove ended jobs with their files, and old decisions; for admins."""
-        self._admin(who, "remove what has ended")
+        check_admin(who, "remove what has ended")
         pruned = self._prune(
             before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions, dry_run=dry_run
         )
@@ -493,7 +490,7 @@ class Service:
 
     def backup(self, who: Identity, path: Path) -> None:
         """Write a copy of the database while it is in use; for admins."""
-        self._admin(who, "copy the database")
+        check_admin(who, "copy the database")
         self.store.backup(path)
 
     def notices(
@@ -506,10 +503,10 @@ class Service:
     ) -> AsyncIterator[Notice]:
         """Tell what happens from now on, or after the notice of that number."""
         if job_id is not None:
-            self._find(who, job_id)
+            self._access.find(who, job_id)
 
         def may_see(notice: Notice) -> bool:
-            mine = notice.owner is None or notice.owner == who.user or self._sees_all(who)
+            mine = notice.owner is None or notice.owner == who.user or self._access.sees_all(who)
             return mine and (job_id is None or notice.job_id == job_id)
 
         return self._at_work.bulletin.listen(may_see, after=after, kinds=kinds)
@@ -567,45 +564,14 @@ class Service:
         self.store.close()
         _log.info("service closed")
 
-    # Who may what
-
-    def _sees_all(self, who: Identity) -> bool:
-        return who.admin or self.settings.visibility == "all"
-
-    def _admin(self, who: Identity, what: str) -> None:
-        if not who.admin:
-            raise ForbiddenError(who.user, what)
-
-    def _find(self, who: Identity, job_id: str) -> Standing:
-        """Return a job that the asker may see; another's is as unknown as one that never was."""
-        job = self._at_work.board.jobs.get(job_id)
-        if job is None:
-            job = Standing.of(self.store.job(job_id))
-        if job.row.owner != who.user and not self._sees_all(who):
-            raise UnknownJobError(job_id)
-        return job
-
-    def _own(self, who: Identity, job_id: str) -> Standing:
-        """Return a job that the asker may touch."""
-        job = self._find(who, job_id)
-        if job.row.owner != who.user and not who.admin:
-            raise ForbiddenError(who.user, f"touch the job {job_id!r} of {job.row.owner}")
-        return job
+    # The rest
 
     def _unfinished(self, who: Identity, job_id: str) -> Standing:
         self._open()
-        job = self._own(who, job_id)
+        job = self._access.own(who, job_id)
         if job.state.ended:
             raise ConflictError(f"job {job_id!r} has {_ended(job.state)}", "submit it again to run it anew")
         return job
-
-    def _owner(self, who: Identity, submission: Submission) -> str:
-        if submission.user is None or submission.user == who.user:
-            return who.user
-        self._admin(who, f"submit jobs for {submission.user}")
-        if not USER.fullmatch(submission.user):
-            raise JobOptionError("user", submission.user, "the name of a user")
-        return submission.user
 
     def _check_limits(self, owner: str) -> None:
         most = self._preferences.limits_of(owner).max_jobs
@@ -616,18 +582,6 @@ class Service:
                     f"{owner} has {there} jobs that have not ended, and may have {most}",
                     "wait for one to end, or cancel one",
                 )
-
-    def _visible_ids(self, who: Identity, ids: Sequence[str]) -> Collection[str] | None:
-        if self._sees_all(who):
-            return None
-        live = self._at_work.board.jobs
-        owners = {job_id: live[job_id].row.owner for job_id in ids if job_id in live}
-        ended = [job_id for job_id in ids if job_id not in owners]
-        if ended:
-            owners |= self.store.owners(ended)
-        return {job_id for job_id, owner in owners.items() if owner == who.user}
-
-    # The rest
 
     def _open(self) -> None:
         if self._closing:
@@ -650,7 +604,7 @@ class Service:
 
     def _seen(self, who: Identity, job: Standing) -> JobView:
         view = self._view(job)
-        return view if who.admin or job.row.owner == who.user else views.without_secrets(view)
+        return view if may_touch(who, job) else views.without_secrets(view)
 
     def _pause(self, who: Identity, job_id: str, *, paused: bool) -> JobView:
         work = self._at_work

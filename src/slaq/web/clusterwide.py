@@ -13,8 +13,8 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from slaq.core.errors import RateError
+from slaq.service.access import USER
 from slaq.service.records import ClusterView, UserView
-from slaq.service.service import USER
 from slaq.stores.sqlite_records import Pruned
 from slaq.web import replies
 from slaq.web.asking import Serving, Who
