@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from slaq.bootstrap import make_live_policy, rule_of
+from slaq.bootstrap import make_live_policy
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import (
     ClosingError,
@@ -23,22 +23,19 @@ from slaq.core.errors import (
     UnknownDecisionError,
 )
 from slaq.core.events import JobEnded
-from slaq.core.explanation import explain_job
-from slaq.core.forecast import forecast
 from slaq.core.job import JobState
 from slaq.jobs.options import check_options
 from slaq.service import views
 from slaq.service.access import Access, check_admin, check_user, may_touch, owner_of
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
+from slaq.service.outlook import Outlook
 from slaq.service.preferences import Preferences
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
-from slaq.service.replaying import Course, Question, ask
 from slaq.service.scheduling import Scheduling
-from slaq.service.standing import Standing
+from slaq.service.standing import Standing, how_ended
 from slaq.service.upkeep import Upkeep
 from slaq.service.work import check, check_tags, name_for, spec_of
-from slaq.simulation.whatif import Situation
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite_records import JobRow, Pruned
 
@@ -69,6 +66,7 @@ class Service:
             self._at_work = Scheduling(settings, self.store, self.started_at)
             self._access = Access(lambda: self.settings, self.store, self._at_work.board)
             self._preferences = Preferences(self.store, settings)
+            self._outlook = Outlook(self._at_work, self._preferences, self._access)
             self._decide_by()
             self._at_work.start()
             self._upkeep = Upkeep(lambda: self.settings, self._at_work.clock.now, self._prune)
@@ -178,39 +176,11 @@ class Service:
 
     def forecast(self, who: Identity, job_id: str, horizons: Sequence[int]) -> dict[str, Any]:
         """Predict the job's losses that many iterations ahead."""
-        job = self._access.find(who, job_id)
-        curve = self.store.observations(job.row.id)
-        seen = forecast(curve.loss.tolist(), list(horizons))
-        return {
-            "iteration": job.iteration,
-            "horizons": list(horizons),
-            "mean": [views.finite(value) for value in seen.mean.tolist()],
-            "low": [views.finite(value) for value in seen.low.tolist()],
-            "high": [views.finite(value) for value in seen.high.tolist()],
-            "ignored": list(seen.ignored),
-            "restarts": list(seen.restarts),
-        }
+        return self._outlook.forecast(self._access.find(who, job_id), horizons)
 
     def why(self, who: Identity, job_id: str) -> dict[str, Any]:
         """Tell why the job holds what it holds, in numbers and as text: the last decision about it."""
-        job = self._access.own(who, job_id)
-        work = self._at_work
-        with work.lock:
-            decision, appraisal, prospects = work.decision, work.scheduler.appraisal, work.prospects
-        about = {"job_id": job_id, "state": str(job.state)}
-        if decision is None or job.state is not JobState.RUNNING or job_id not in decision.ids:
-            return {**about, "text": self._waits(job)}
-        told = explain_job(
-            decision,
-            job_id,
-            appraisal=appraisal,
-            prospects=prospects,
-            policy=rule_of(self._preferences.policy),
-        )
-        rival = None if told.rival is None else told.rival.id
-        if rival is not None and not self._access.visible(who, [rival]) and not self._access.sees_all(who):
-            told = told.without_names()
-        return {**about, **views.plain(told.as_json()), "text": told.as_text()}
+        return self._outlook.why(who, self._access.own(who, job_id))
 
     def whatif(
         self,
@@ -223,60 +193,7 @@ class Service:
     ) -> dict[str, Any]:
         """Play the present jobs forward as things are, and under another policy or capacity."""
         self._open()
-        if policy is not None:
-            make_live_policy(policy)
-        work = self._at_work
-        with work.lock:
-            situation = self._situation()
-            sharing = work.sharing
-        courses = [self._course(self._preferences.policy, work.cores)]
-        if policy is not None or cores is not None:
-            courses.append(self._course(policy or self._preferences.policy, cores or work.cores))
-        question = Question(situation=situation, courses=courses, sharing=sharing, horizon=horizon, seed=seed)
-        replays = ask(question)
-        seen = self._access.visible(who, [job["id"] for job in replays[0]["jobs"]])
-        for played in replays:
-            played["jobs"] = [job for job in played["jobs"] if seen is None or job["id"] in seen]
-        return {"horizon": horizon, "replays": views.plain(replays)}
-
-    def _course(self, policy: str, cores: int) -> Course:
-        name = f"{policy}, {cores} {'core' if cores == 1 else 'cores'}"
-        return Course(name=name, policy=policy, cores=cores, capacity=cores * self._at_work.units_per_core)
-
-    def _situation(self) -> Situation:
-        """Return the cluster as it stands; the caller holds the lock."""
-        work = self._at_work
-        jobs = sorted(work.board.jobs.values(), key=lambda job: job.row.number)
-        if not jobs:
-            raise ConflictError("there are no jobs to play forward", "submit some first")
-        limited = {job.row.id: job.submission.max_iterations for job in jobs}
-        return Situation(
-            roster=work.roster.dump(),
-            now=work.clock.now(),
-            epoch_seconds=self.settings.epoch_seconds,
-            queued=tuple(job.row.spec for job in jobs if job.state is JobState.QUEUED),
-            iterations_left={
-                job.row.id: max(most - max(job.iteration, 0), 0)
-                for job in jobs
-                if (most := limited[job.row.id]) is not None
-            },
-            stop_at={job.row.id: job.enough.share for job in jobs if job.enough is not None},
-        )
-
-    def _waits(self, job: Standing) -> str:
-        """Say why a job that is in no decision holds nothing."""
-        if job.state.ended:
-            return f"{job.row.id} has {_ended(job.state)}{f': {job.row.reason}' if job.row.reason else ''}."
-        if job.state is JobState.PAUSED:
-            return f"{job.row.id} is paused and holds nothing; `slaq resume {job.row.id}` lets it go on."
-        if job.state is JobState.QUEUED:
-            jobs = list(self._at_work.board.jobs.values())
-            ahead = sum(
-                other.state is JobState.QUEUED and other.row.number < job.row.number for other in jobs
-            )
-            most = self.settings.max_jobs_active
-            return f"{job.row.id} waits to be started: {ahead} jobs before it, and {most} may run at a time."
-        return f"{job.row.id} has just been started; the next decision will be about it too."
+        return self._outlook.whatif(who, policy=policy, cores=cores, horizon=horizon, seed=seed)
 
     def log(self, who: Identity, job_id: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
         """Return a piece of what the job printed; a negative offset counts from the end."""
@@ -570,7 +487,9 @@ class Service:
         self._open()
         job = self._access.own(who, job_id)
         if job.state.ended:
-            raise ConflictError(f"job {job_id!r} has {_ended(job.state)}", "submit it again to run it anew")
+            raise ConflictError(
+                f"job {job_id!r} has {how_ended(job.state)}", "submit it again to run it anew"
+            )
         return job
 
     def _check_limits(self, owner: str) -> None:
@@ -641,7 +560,3 @@ class Service:
         with self._at_work.lock:
             self._at_work.set_policy(chosen.policy, chosen.limits, chosen.usual)
         self._at_work.wake()
-
-
-def _ended(state: JobState) -> str:
-    return {"cancelled": "been cancelled"}.get(str(state), str(state))

@@ -27,6 +27,11 @@ def submission_of(row: JobRow) -> Submission:
     return Submission(**said)
 
 
+def how_ended(state: JobState) -> str:
+    """Return what a job in this state has done, or had done to it: it has ..."""
+    return "been cancelled" if state is JobState.CANCELLED else str(state)
+
+
 @dataclass(slots=True, eq=False)
 class Standing:
     """One job: its durable row as it was when last read, and what has moved since."""
