@@ -14,28 +14,23 @@ from slaq.bootstrap import make_live_policy
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import (
     ClosingError,
-    ConflictError,
     DuplicateJobError,
-    JobOptionError,
-    LimitError,
-    RequestError,
-    StoreFullError,
     UnknownDecisionError,
 )
-from slaq.core.events import JobEnded
 from slaq.core.job import JobState
-from slaq.jobs.options import check_options
 from slaq.service import views
-from slaq.service.access import Access, check_admin, check_user, may_touch, owner_of
+from slaq.service.access import Access, check_admin, may_touch, owner_of
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
 from slaq.service.outlook import Outlook
 from slaq.service.preferences import Preferences
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
 from slaq.service.scheduling import Scheduling
-from slaq.service.standing import Standing, how_ended
+from slaq.service.standing import Standing
+from slaq.service.steering import Steering
 from slaq.service.upkeep import Upkeep
-from slaq.service.work import check, check_tags, name_for, spec_of
+from slaq.service.users import Users
+from slaq.service.work import check, name_for, spec_of
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite_records import JobRow, Pruned
 
@@ -66,6 +61,8 @@ class Service:
             self._at_work = Scheduling(settings, self.store, self.started_at)
             self._access = Access(lambda: self.settings, self.store, self._at_work.board)
             self._preferences = Preferences(self.store, settings)
+            self._users = Users(self._preferences, self._at_work.board, self._at_work.units_per_core)
+            self._steering = Steering(self._at_work, self._access, self._open)
             self._outlook = Outlook(self._at_work, self._preferences, self._access)
             self._decide_by()
             self._at_work.start()
@@ -87,7 +84,7 @@ class Service:
         work = self._at_work
         # Held throughout, so that the job is on the board before the scheduler can start it.
         with work.lock:
-            self._check_limits(owner)
+            self._users.check_room(owner)
             job = work.board.replace_row(self._keep(submission, owner))
             work.publish("job.submitted", job)
             view = self._view(job)
@@ -204,27 +201,15 @@ class Service:
 
     def pause(self, who: Identity, job_id: str) -> JobView:
         """Hold a job: it keeps all it has, and gets nothing until it is resumed."""
-        return self._pause(who, job_id, paused=True)
+        return self._view(self._steering.pause(who, job_id, paused=True))
 
     def resume(self, who: Identity, job_id: str) -> JobView:
         """Let a paused job go on."""
-        return self._pause(who, job_id, paused=False)
+        return self._view(self._steering.pause(who, job_id, paused=False))
 
     def cancel(self, who: Identity, job_id: str) -> JobView:
         """Ask for a job's end; it has ended when its state says so."""
-        work = self._at_work
-        with work.lock:
-            job = self._unfinished(who, job_id)
-            if job.row.state is JobState.QUEUED:
-                end = JobEnded(
-                    job_id=job_id, at=work.clock.now(), state=JobState.CANCELLED, reason="stopped on request"
-                )
-                self.store.append([end])
-                work.take([end])
-            else:
-                work.station.engine.stop(job_id)
-        work.wake()
-        return self._view(job)
+        return self._view(self._steering.cancel(who, job_id))
 
     def change(
         self,
@@ -236,29 +221,7 @@ class Service:
         max_cores: float | None = None,
     ) -> JobView:
         """Change what a job was given; None leaves a thing as it is."""
-        check_options(weight=weight, max_cores=max_cores)
-        check_tags(tags or ())
-        work = self._at_work
-        changes: dict[str, Any] = {}
-        if weight is not None:
-            changes["weight"] = weight
-        if tags is not None:
-            changes["tags"] = tuple(tags)
-        if max_cores is not None:
-            changes["max_units"] = max(1, min(round(max_cores * work.units_per_core), work.capacity))
-        with work.lock:
-            job = self._unfinished(who, job_id)
-            job.row = self.store.change(job_id, **changes)
-            if job_id in work.roster.ids:
-                if weight is not None:
-                    work.roster.reweigh(job_id, weight)
-                if max_cores is not None:
-                    work.roster.relimit(job_id, changes["max_units"])
-            if max_cores is not None:
-                job.submission = replace(job.submission, max_cores=max_cores)
-        work.publish("job.changed", job, {"weight": weight, "tags": tags, "max_cores": max_cores})
-        work.wake()
-        return self._view(job)
+        return self._view(self._steering.change(who, job_id, weight=weight, tags=tags, max_cores=max_cores))
 
     def report(self, who: Identity, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
         """Take what a job reported elsewhere; return how far its reports now reach.
@@ -268,40 +231,11 @@ class Service:
         another one begins, the job goes on there.
         """
         self._open()
-        if not lines.endswith(b"\n"):
-            raise RequestError("the last line of the reports has no end; send whole lines")
-        job = self._unfinished(who, job_id)
-        files = self._files(job_id)
-        # Not the scheduler's lock: writing to the disk must not hold up decisions.
-        with job.reporting:
-            try:
-                if not files.directory.exists():
-                    files.make(None, None)
-                base = files.base_of(source)
-                reached = files.append_reports(lines, offset=base + offset)
-            except OSError as error:
-                # What was written of it counts: sent again, the rest is added.
-                raise StoreFullError(str(files.reports), error.strerror or str(error)) from error
-        self._at_work.take_reports(job)
-        return reached - base
+        return self._steering.report(who, job_id, lines, offset=offset, source=source)
 
     def end(self, who: Identity, job_id: str, *, state: JobState, reason: str = "") -> JobView:
         """Take note that a job which runs elsewhere has ended."""
-        if not state.ended:
-            raise JobOptionError("state", str(state), "completed, failed or cancelled")
-        work = self._at_work
-        with work.lock:
-            job = self._unfinished(who, job_id)
-            if not job.submission.external:
-                raise ConflictError(f"job {job_id!r} is run by this service", "cancel it instead")
-            if work.station.external.running(job_id):
-                work.station.external.end(job_id, state, reason)
-            else:
-                ended = JobEnded(job_id=job_id, at=work.clock.now(), state=state, reason=reason)
-                self.store.append([ended])
-                work.take([ended])
-        work.wake()
-        return self._view(job)
+        return self._view(self._steering.end(who, job_id, state, reason))
 
     # The whole
 
@@ -352,35 +286,22 @@ class Service:
 
     def users(self, who: Identity) -> list[UserView]:
         """Return the users who have jobs under way or limits of their own; one who is no admin, themselves."""
-        if not who.admin:
-            return [self._user(who.user)]
-        names = (
-            {job.row.owner for job in list(self._at_work.board.jobs.values())}
-            | set(self._preferences.limits)
-            | {who.user}
-        )
-        return [self._user(name) for name in sorted(names)]
+        names = self._users.names() | {who.user} if who.admin else {who.user}
+        return [self._users.view(name) for name in sorted(names)]
 
     def user(self, who: Identity, name: str) -> UserView:
         """Return one user's standing."""
         if name != who.user:
             check_admin(who, f"see the standing of {name}")
-        return self._user(name)
+        return self._users.view(name)
 
     def set_user(self, who: Identity, name: str, **changes: Any) -> UserView:
         """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
         check_admin(who, "change the limits of users")
-        weight, most = changes.get("weight"), changes.get("max_jobs")
-        check_options(weight=weight, max_cores=changes.get("max_cores"))
-        check_user(name)
-        if most is not None and most < 0:
-            raise JobOptionError("max_jobs", most, "0 or more")
-        if weight is None:
-            changes.pop("weight", None)  # everyone has one
         with self._at_work.lock:
-            self._preferences.choose_limits(name, **changes)
+            self._users.limit(name, **changes)
         self._decide_by()
-        return self._user(name)
+        return self._users.view(name)
 
     def prune(
         self,
@@ -483,25 +404,6 @@ class Service:
 
     # The rest
 
-    def _unfinished(self, who: Identity, job_id: str) -> Standing:
-        self._open()
-        job = self._access.own(who, job_id)
-        if job.state.ended:
-            raise ConflictError(
-                f"job {job_id!r} has {how_ended(job.state)}", "submit it again to run it anew"
-            )
-        return job
-
-    def _check_limits(self, owner: str) -> None:
-        most = self._preferences.limits_of(owner).max_jobs
-        if most is not None:
-            there = sum(job.row.owner == owner for job in list(self._at_work.board.jobs.values()))
-            if there >= most:
-                raise LimitError(
-                    f"{owner} has {there} jobs that have not ended, and may have {most}",
-                    "wait for one to end, or cancel one",
-                )
-
     def _open(self) -> None:
         if self._closing:
             raise ClosingError
@@ -524,35 +426,6 @@ class Service:
     def _seen(self, who: Identity, job: Standing) -> JobView:
         view = self._view(job)
         return view if may_touch(who, job) else views.without_secrets(view)
-
-    def _pause(self, who: Identity, job_id: str, *, paused: bool) -> JobView:
-        work = self._at_work
-        with work.lock:
-            job = self._unfinished(who, job_id)
-            if job.row.paused != paused:
-                job.row = self.store.change(job_id, paused=paused)
-                if job_id in work.roster.ids:
-                    (work.roster.pause if paused else work.roster.resume)(job_id)
-                work.publish("job.paused" if paused else "job.resumed", job)
-        work.wake()
-        return self._view(job)
-
-    def _user(self, name: str) -> UserView:
-        limits = self._preferences.limits_of(name)
-        jobs = [job for job in list(self._at_work.board.jobs.values()) if job.row.owner == name]
-        states = [job.state for job in jobs]
-        units = sum(job.units for job in jobs)
-        return UserView(
-            user=name,
-            weight=limits.weight,
-            max_jobs=limits.max_jobs,
-            max_cores=limits.max_cores,
-            queued=states.count(JobState.QUEUED),
-            running=states.count(JobState.RUNNING),
-            paused=states.count(JobState.PAUSED),
-            units=units,
-            cores=units / self._at_work.units_per_core,
-        )
 
     def _decide_by(self) -> None:
         """Have the scheduler decide as is preferred now."""
