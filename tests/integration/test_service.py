@@ -25,7 +25,8 @@ from slaq.core.errors import (
     StoreFullError,
     UnknownJobError,
 )
-from slaq.core.job import JobState
+from slaq.core.events import Event, JobEnded, LossObserved
+from slaq.core.job import JobState, Observation
 from slaq.engines.units import FractionalRoster
 from slaq.service.records import Identity, IfLost, JobView, Submission
 from slaq.service.service import Service
@@ -125,7 +126,7 @@ def test_a_command_runs_reports_and_completes(open_service: Callable[..., Servic
     ended = until(lambda: (v := service.job(ME, job.id)).state.ended and v)
     assert ended.state is JobState.COMPLETED, ended.reason
     assert (ended.iteration, ended.first_loss, ended.best_loss) == (2, 3.0, 1.0)
-    until(lambda: service.job(ME, job.id).reduction > 0.0)
+    assert ended.reduction > 0.0
     seen = service.observations(ME, job.id)
     assert [one["loss"] for one in seen] == [3.0, 2.0, 1.0]
     assert seen[0]["metrics"] == {"accuracy": 3.0}
@@ -239,6 +240,30 @@ def test_cancelling_ends_a_job_once_whether_it_runs_or_waits(open_service: Calla
         for act in (service.cancel, service.pause, service.resume):
             with pytest.raises(ConflictError):
                 act(ME, job_id)
+
+
+def test_a_job_is_shown_as_under_way_until_its_end_is_stored(open_service: Callable[..., Service]) -> None:
+    """Nobody sees a job go back, vanish, or end before all that it reported can be read."""
+    service = open_service()
+    job = service.submit(ME, Submission(external=True)).id
+    until(partial(_in_state, service, ME, job, JobState.RUNNING))
+    service.report(ME, job, reports(3.0), offset=0)
+    until(iterated(service, job, 0))
+    work, told = service._at_work, Observation(iteration=1, loss=2.0, cpu_seconds=0.1, wall_seconds=0.1)
+    with work.lock:
+        now = work.clock.now()
+        end = JobEnded(job_id=job, at=now, state=JobState.COMPLETED, reason="done")
+        events: list[Event] = [LossObserved(job_id=job, at=now, observation=told), end]
+        work.ledger.append(events)
+        work.roster.absorb(events)
+        assert [view.id for view in service.jobs(ME, states={JobState.COMPLETED})] == []
+        (view,) = service.jobs(ME, states={JobState.RUNNING})
+        assert view == service.job(ME, job)
+        assert (view.state, view.iteration) == (JobState.RUNNING, 1)
+    until(partial(_in_state, service, ME, job, JobState.COMPLETED))
+    assert [one["loss"] for one in service.observations(ME, job)] == [3.0, 2.0]
+    assert service.job(ME, job).reduction > 0.0
+    assert service.jobs(ME, states={JobState.RUNNING}) == []
 
 
 def test_weight_and_limits_can_be_changed_while_a_job_runs(open_service: Callable[..., Service]) -> None:

@@ -17,7 +17,7 @@ from slaq.config.service import ServiceSettings, UserLimits
 from slaq.core.appraisal import Appraiser
 from slaq.core.decision import Decision
 from slaq.core.enough import reduction_made
-from slaq.core.errors import SlaqError, StoreError
+from slaq.core.errors import SlaqError
 from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.policies import BetweenOwners
@@ -113,8 +113,8 @@ class Scheduling(Listener, Steward):
         self.counts = Counts()
         #: Jobs started in this epoch, which may have reported before.
         self._admitted: list[Standing] = []
-        #: Jobs whose end is not in the store yet.
-        self._ended: list[Standing] = []
+        #: Ends that are not in the store yet; until they are, their jobs stay on the board as they were.
+        self._ends: dict[str, JobEnded] = {}
         self._since_snapshot = 0
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -218,23 +218,34 @@ class Scheduling(Listener, Steward):
         due = self._since_snapshot >= SNAPSHOT_EPOCHS
         if self.ledger.flush(began, self.roster.dump if due else None):
             self._since_snapshot = 0 if due else self._since_snapshot
-            # Told once the store has it, so that whoever hears of an end sees it.
-            while self._ended:
-                job = self._ended.pop(0)
-                self._measure(job)
-                self.publish("job.ended", job)
+            for job_id in list(self._ends):
+                self._let_go(job_id)
         self.decided_at = self.clock.now()
         self.decide_seconds = self.decided_at - began
         if self.decide_seconds > self.settings.epoch_seconds:
             self.counts.late_epochs += 1
             _log.warning("epoch late", extra={"epoch": epoch, "seconds": round(self.decide_seconds, 3)})
 
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        """End a job that nothing runs; the store has it when this returns."""
+        end = JobEnded(job_id=job_id, at=self.clock.now(), state=state, reason=reason)
+        self.store.append([end])
+        self.take([end])
+        self._let_go(job_id)
+
+    def _let_go(self, job_id: str) -> None:
+        """Show and tell the end of a job, which the store has: whoever learns of it finds all of it there."""
+        end = self._ends.pop(job_id)
+        self._measure(self.board.jobs[job_id])
+        self.publish("job.ended", self.board.mark(job_id, end.state, end.reason, end.at))
+
     def _measure(self, job: Standing) -> None:
         """Measure how far a job came that reported something after the last decision about it."""
         if job.fresh and 0 < job.iteration < LONGEST_MEASURED:
-            losses = self.store.observations(job.row.id).loss
-            job.reduction = reduction_made(losses, job.submission.target_loss)
-            with suppress(StoreError):
+            # A job that cannot be measured has ended all the same.
+            with suppress(SlaqError):
+                losses = self.store.observations(job.row.id).loss
+                job.reduction = reduction_made(losses, job.submission.target_loss)
                 self.store.change(job.row.id, reduction=job.reduction)
 
     def _prospects(self, now: float) -> Mapping[str, Prospect]:
@@ -283,7 +294,10 @@ class Scheduling(Listener, Steward):
 
     @override
     def room(self) -> int:
-        running = sum(job.row.state is JobState.RUNNING for job in self.board.jobs.values())
+        running = sum(
+            job.row.state is JobState.RUNNING and job_id not in self._ends
+            for job_id, job in self.board.jobs.items()
+        )
         return self.settings.max_jobs_active - running
 
     @override
@@ -313,9 +327,8 @@ class Scheduling(Listener, Steward):
         for event in events:
             if isinstance(event, JobEnded):
                 self.counts.ended[event.state] += 1
-                job = self.board.mark(event.job_id, event.state, event.reason, event.at)
-                if job is not None:
-                    self._ended.append(job)
+                if event.job_id in self.board.jobs and event.job_id not in self._ends:
+                    self._ends[event.job_id] = event
                     _log.info(
                         "job ended",
                         extra={"job": event.job_id, "state": str(event.state), "reason": event.reason},

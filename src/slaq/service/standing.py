@@ -132,7 +132,7 @@ class Standing:
 
 @dataclass(slots=True)
 class Board:
-    """All jobs that have not ended. Changed by one thread at a time, read by any."""
+    """All jobs whose end is not in the store. Changed by one thread at a time, read by any."""
 
     jobs: dict[str, Standing] = field(default_factory=dict)
 
@@ -173,9 +173,9 @@ class Board:
             job.row = row
         return job
 
-    def mark(self, job_id: str, state: JobState, reason: str, at: float) -> Standing | None:
-        """Note a job's end, and let go of it."""
-        job = self.jobs.pop(job_id, None)
-        if job is not None:
-            job.row = replace(job.row, state=state, reason=reason, ended_at=at)
+    def mark(self, job_id: str, state: JobState, reason: str, at: float) -> Standing:
+        """Note the end of a job, which the store has by now, and let go of it."""
+        job = self.jobs[job_id]
+        job.row = replace(job.row, state=state, reason=reason, ended_at=at)
+        del self.jobs[job_id]
         return job

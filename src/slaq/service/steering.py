@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from slaq.core.errors import ConflictError, JobOptionError, RequestError, StoreFullError
-from slaq.core.events import JobEnded
 from slaq.core.job import JobState
 from slaq.jobs.options import check_options
 from slaq.service.access import Access
@@ -42,7 +41,7 @@ class Steering:
         with work.lock:
             job = self._unfinished(who, job_id)
             if job.row.state is JobState.QUEUED:
-                self._end(job_id, JobState.CANCELLED, "stopped on request")
+                work.end(job_id, JobState.CANCELLED, "stopped on request")
             else:
                 work.station.engine.stop(job_id)
         work.wake()
@@ -113,15 +112,9 @@ class Steering:
             if work.station.external.running(job_id):
                 work.station.external.end(job_id, state, reason)
             else:
-                self._end(job_id, state, reason)
+                work.end(job_id, state, reason)
         work.wake()
         return job
-
-    def _end(self, job_id: str, state: JobState, reason: str) -> None:
-        """End a job that nothing runs; the caller holds the lock."""
-        end = JobEnded(job_id=job_id, at=self._work.clock.now(), state=state, reason=reason)
-        self._work.store.append([end])
-        self._work.take([end])
 
     def _unfinished(self, who: Identity, job_id: str) -> Standing:
         self._check_open()
