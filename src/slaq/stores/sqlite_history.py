@@ -46,14 +46,17 @@ class SqliteHistory(History):
         owner: str | None = None,
         tag: str | None = None,
         after_number: int | None = None,
+        before_number: int | None = None,
         limit: int | None = None,
-        newest_first: bool = False,
     ) -> list[JobRow]:
-        """Return jobs in the order of submission, or the other way round from `after_number` on."""
+        """Return jobs in the order of submission, those between two numbers."""
         conditions = ["1"]
         values: list[str | int] = []
         if states is not None:
-            conditions.append(f"state IN ({', '.join(repr(str(JobState(one))) for one in states)})")
+            # A page is full soon by going through the jobs in order ("+": without the index, which has those
+            # of several states in another); all of them are found by their state, however many others there are.
+            column = "state" if limit is None or len(states) == 1 else "+state"
+            conditions.append(f"{column} IN ({', '.join(repr(str(JobState(one))) for one in states)})")
         if owner is not None:
             conditions.append("owner = ?")
             values.append(storable(owner))
@@ -61,10 +64,12 @@ class SqliteHistory(History):
             conditions.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
             values.append(storable(tag))
         if after_number is not None:
-            conditions.append("number < ?" if newest_first else "number > ?")
+            conditions.append("number > ?")
             values.append(after_number)
-        order = "DESC" if newest_first else "ASC"
-        query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY number {order} LIMIT ?"
+        if before_number is not None:
+            conditions.append("number < ?")
+            values.append(before_number)
+        query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY number LIMIT ?"
         with self._file.reading() as db:
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
         return [_job_row(row) for row in found]
