@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,62 @@ def test_jobs_of_one_name_get_numbers_in_the_order_of_submission(
     assert ids == ["same", "same-2", "same-3", "same-4"]
     assert [view.id for view in service.jobs(ME)] == ids
     assert [view.id for view in service.jobs(ME, after="same-2", limit=1)] == ["same-3"]
+
+
+def _some_of_every_state(service: Service) -> list[str]:
+    """Submit jobs of two users, with and without tags; return their ids once there is one of each state."""
+    ids = [
+        service.submit((ANN, BOB)[k % 2], Submission(external=True, tags=("x", "xy")[: k % 3])).id
+        for k in range(16)
+    ]
+    for job_id in (ids[6], ids[9], ids[14]):
+        service.cancel(ME, job_id)
+    for job_id in (ids[2], ids[12], ids[13]):
+        service.pause(ME, job_id)
+    ends = {ids[0]: JobState.COMPLETED, ids[1]: JobState.FAILED, ids[11]: JobState.COMPLETED}
+    for job_id, state in ends.items():
+        service.end(ME, job_id, state=state, reason="so it was")
+    until(lambda: {service.job(ME, job_id).state for job_id in ids} == set(JobState))
+    until(lambda: all(service.job(ME, job_id).state is state for job_id, state in ends.items()))
+    return ids
+
+
+def _check_listings(service: Service, ids: list[str]) -> None:
+    """Check every listing of all jobs against what is said of each of them."""
+    every = [service.job(ME, job_id) for job_id in ids]
+    states: list[set[JobState] | None] = [None, set(), set(JobState), *({state} for state in JobState)]
+    states += [{JobState.RUNNING, JobState.COMPLETED}, {JobState.PAUSED, JobState.FAILED}]
+    for which, owner, tag, start, limit in product(
+        states, (None, "ann", "bob", "tom"), (None, "x", "xy"), (None, 0, 3, 9), (1, 3, 5, 100)
+    ):
+        fitting = [
+            view
+            for view in every[0 if start is None else start + 1 :]
+            if (which is None or view.state in which)
+            and owner in (None, view.owner)
+            and (tag is None or tag in view.tags)
+        ]
+        after = None if start is None else ids[start]
+        listed = service.jobs(ME, states=which, owner=owner, tag=tag, after=after, limit=limit)
+        assert listed == fitting[:limit]
+
+
+def test_a_listing_is_what_is_said_of_each_job(open_service: Callable[..., Service]) -> None:
+    """Filters leave out exactly what does not fit, in order, also where an end is stored and not shown yet."""
+    service = open_service(max_jobs_active=6)
+    ids = _some_of_every_state(service)
+    work = service._at_work
+    # Held, so that nothing moves between the one and the other.
+    with work.lock:
+        _check_listings(service, ids)
+        running = next(job_id for job_id in ids if _in_state(service, ME, job_id, JobState.RUNNING))
+        end = JobEnded(job_id=running, at=work.clock.now(), state=JobState.COMPLETED)
+        service.store.append([end])
+        _check_listings(service, ids)
+        work.take([end])
+    until(partial(_in_state, service, ME, running, JobState.COMPLETED))
+    with work.lock:
+        _check_listings(service, ids)
 
 
 def test_no_more_jobs_run_than_may_and_the_queue_keeps_its_order(

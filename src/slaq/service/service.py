@@ -22,6 +22,7 @@ from slaq.service import views
 from slaq.service.access import Access, check_admin, may_touch, owner_of
 from slaq.service.accounts import account_of
 from slaq.service.files import JobFiles
+from slaq.service.listing import Wanted, page
 from slaq.service.outlook import Outlook
 from slaq.service.preferences import Preferences
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
@@ -121,31 +122,8 @@ class Service:
                 return []
             owner = who.user
         number = None if after is None else self._access.find(who, after).row.number
-        live = self._at_work.board.jobs
-        if states is not None and not any(state.ended for state in states):
-            found = [job for job in list(live.values()) if number is None or job.row.number > number]
-            chosen = [job for job in sorted(found, key=lambda job: job.row.number) if job.state in states]
-            if owner is not None:
-                chosen = [job for job in chosen if job.row.owner == owner]
-            if tag is not None:
-                chosen = [job for job in chosen if tag in job.row.tags]
-            return [self._seen(who, job) for job in chosen[:limit]]
-        kept = (
-            None
-            if states is None
-            else {JobState.RUNNING if state is JobState.PAUSED else state for state in states}
-        )
-        if kept is not None and JobState.PAUSED in (states or ()):
-            kept.add(JobState.QUEUED)
-        listed: list[Standing] = []
-        # The store does not tell paused jobs apart, so that what it gives is sifted until there are enough.
-        while True:
-            rows = self.store.rows(kept, owner=owner, tag=tag, after_number=number, limit=limit)
-            jobs = [live.get(row.id) or Standing.of(row) for row in rows]
-            listed += [job for job in jobs if states is None or job.state in states]
-            if len(rows) < limit or len(listed) >= limit:
-                return [self._seen(who, job) for job in listed[:limit]]
-            number = rows[-1].number
+        wanted = Wanted(states=states, owner=owner, tag=tag, after=number)
+        return [self._seen(who, job) for job in page(self._at_work.board, self.store, wanted, limit)]
 
     def job(self, who: Identity, job_id: str) -> JobView:
         """Return one job."""
