@@ -1,4 +1,4 @@
-"""The service: what users may ask of it, and who may ask what."""
+"""The service: all that users may ask of it; its parts know how, and who may."""
 
 import importlib.metadata
 import logging
@@ -12,11 +12,7 @@ from typing import Any
 
 from slaq.bootstrap import make_live_policy
 from slaq.config.service import ServiceSettings
-from slaq.core.errors import (
-    ClosingError,
-    DuplicateJobError,
-    UnknownDecisionError,
-)
+from slaq.core.errors import ClosingError, DuplicateJobError, UnknownDecisionError
 from slaq.core.job import JobState
 from slaq.service import views
 from slaq.service.access import Access, check_admin, may_touch, owner_of
