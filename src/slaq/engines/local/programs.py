@@ -7,11 +7,9 @@ import math
 import os
 import pickle
 import selectors
-import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +23,7 @@ from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local import ancestry, checkpoints
 from slaq.engines.local.crew import Crew, Reports, death
+from slaq.engines.local.inbox import Inbox
 from slaq.engines.local.nursery import Hooks, Nursery
 from slaq.engines.local.orders import Orders, ProgramJob
 from slaq.engines.local.runs import Run, Task, Turn
@@ -89,15 +88,9 @@ class Programs(Runner[ProgramJob]):
         self._next_tick = 0.0
         #: Until when a core is kept free for a job that is away for a moment; 0 where none is.
         self._wait_until = 0.0
-        self._orders: deque[Callable[[], None]] = deque()
         self._selector = selectors.DefaultSelector()
-        self._alarm, self._bell = socket.socketpair()
-        self._alarm.setblocking(False)
-        self._bell.setblocking(False)
-        self._selector.register(self._alarm, selectors.EVENT_READ, self._rung)
+        self._inbox = Inbox(self._selector)
         self._closed = False
-        self._over = False
-        self._lock = threading.Lock()
         site.directory.mkdir(parents=True, exist_ok=True)
         with (site.directory / "engine.log").open("ab") as log:
             self._nursery = Nursery(
@@ -147,54 +140,33 @@ class Programs(Runner[ProgramJob]):
             log=log,
             reported_at=time.monotonic(),
         )
-        if not self._order(partial(self._start, run)):
+        if not self._inbox.leave(partial(self._start, run)):
             reason = self._broken or SHUT_DOWN
             self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
 
     @override
     def stop(self, job_id: str) -> None:
-        self._order(partial(self._end_by_id, job_id, JobState.CANCELLED, "stopped on request"))
+        self._inbox.leave(partial(self._end_by_id, job_id, JobState.CANCELLED, "stopped on request"))
 
     @override
     def finish(self, job_id: str, reason: str) -> None:
-        self._order(partial(self._end_by_id, job_id, JobState.COMPLETED, reason))
+        self._inbox.leave(partial(self._end_by_id, job_id, JobState.COMPLETED, reason))
 
     @override
     def grant(self, units: Mapping[str, int]) -> None:
-        self._order(partial(self._grant, dict(units)))
+        self._inbox.leave(partial(self._grant, dict(units)))
 
     @override
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._ring()
+            self._inbox.ring()
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
     def directory(self, job_id: str) -> Path:
         """Return where a job's files are."""
         return job_directory(self._site.directory, job_id)
-
-    # Other threads leave orders here.
-
-    def _order(self, order: Callable[[], None]) -> bool:
-        """Have the dispatcher do something; return False where there is none any more."""
-        with self._lock:
-            if self._over:
-                return False
-            self._orders.append(order)
-        self._ring()
-        return True
-
-    def _ring(self) -> None:
-        # A full pipe rings already.
-        with contextlib.suppress(BlockingIOError, OSError):
-            self._bell.send(b"!")
-
-    def _rung(self, _: int) -> None:
-        self._alarm.recv(4096)
-        while self._orders:
-            self._orders.popleft()()
 
     # The loop.
 
@@ -217,10 +189,7 @@ class Programs(Runner[ProgramJob]):
 
     def _shut(self) -> None:
         """End everything, jobs whose start is still to be ordered included."""
-        with self._lock:
-            self._over = True
-        for order in self._orders:
-            order()
+        self._inbox.finish()
         state = JobState.FAILED if self._broken else JobState.CANCELLED
         for run in list(self._runs.values()):
             self._conclude(run, state, self._broken or SHUT_DOWN)
@@ -228,8 +197,7 @@ class Programs(Runner[ProgramJob]):
         for _, segment in self._prepared.values():
             self._segments.leave(segment)
         self._selector.close()
-        self._alarm.close()
-        self._bell.close()
+        self._inbox.close()
 
     def _fill(self) -> None:
         """Give every free core to the job with the longest lead among those that want one."""
