@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from slaq.engines.local import maps
 from slaq.engines.local.nursery import Child, Hooks, Nursery
 from slaq.engines.local.runs import Run, Task
 from slaq.engines.local.wire import HangUpError, Head, Kind
@@ -30,23 +31,12 @@ class Worker:
     condemned: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """What the crew calls with a task: done, with how and what; failed, with why; lost, with how; returned."""
-
-    done: Callable[[Task, Head, memoryview], None]
-    failed: Callable[[Task, str], None]
-    lost: Callable[[Task, str], None]
-    returned: Callable[[Task], None]
-
-
 class Crew:
     """As many workers as there are cores; one that dies is replaced."""
 
-    def __init__(self, nursery: Nursery, size: int, clock: Callable[[], float], reports: Reports) -> None:
+    def __init__(self, nursery: Nursery, size: int, clock: Callable[[], float]) -> None:
         self._nursery = nursery
         self._clock = clock
-        self._reports = reports
         self._workers: list[Worker] = []
         self._idle: list[Worker] = []
         for _ in range(size):
@@ -155,7 +145,7 @@ class Crew:
         if task.run.ended_at is not None:
             self._detach(worker, task.run)
         else:
-            self._reports.done(task, head, payload)
+            maps.done(task, head, payload)
 
     def _detach(self, worker: Worker, run: Run) -> None:
         if run.number in worker.knows and all(task.run is not run for task in worker.tasks):
@@ -176,11 +166,11 @@ class Crew:
             task.run.bucket.running -= 1
             if place:
                 # It had not begun.
-                self._reports.returned(task)
+                maps.returned(task)
             elif worker.condemned:
-                self._reports.failed(task, worker.condemned)
+                maps.failed(task, worker.condemned)
             else:
-                self._reports.lost(task, death(status))
+                maps.lost(task, death(status))
 
 
 def death(status: int) -> str:

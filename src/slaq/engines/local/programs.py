@@ -21,31 +21,21 @@ from slaq.core.job import JobSpec, JobState, Observation
 from slaq.engines.buckets import Bucket, shift
 from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
-from slaq.engines.local import ancestry, checkpoints
-from slaq.engines.local.crew import Crew, Reports, death
+from slaq.engines.local import checkpoints, maps, turns
+from slaq.engines.local.crew import Crew, death
 from slaq.engines.local.inbox import Inbox
 from slaq.engines.local.nursery import Hooks, Nursery
 from slaq.engines.local.orders import Orders, ProgramJob
-from slaq.engines.local.runs import Run, Task, Turn
+from slaq.engines.local.runs import Run, Turn
 from slaq.engines.local.shared import Segment, Segments
-from slaq.engines.local.wire import FAILED, NOTHING, WAITS, HangUpError, Head, Kind, Message
+from slaq.engines.local.wire import WAITS, HangUpError, Head, Kind, Message
 
 #: Seconds between two looks at limits and at drivers that hold a core.
 TICK = 0.05
-#: Drivers whose turns between maps take less CPU than this need no core of their own for them.
-SHORT_TURN = 0.002
-#: A driver that uses less than this share of the core it holds is waiting for something else.
-BUSY = 0.2
-#: Seconds of lead over another job from which a core is kept for one that is away for a moment, and how long
-#: such a moment is at most.
+#: Seconds of lead over another job from which a core is kept for one that is away for a moment.
 UNFAIR = 0.05
-MOMENT = 0.005
 #: Seconds by which a program may run ahead of its grant where it may not borrow.
 ALLOWANCE = 0.1
-#: Bytes from which a result is passed on without waiting for the others of its map.
-LARGE = 1 << 16
-#: How often a task may lose its worker.
-ATTEMPTS = 3
 #: Lines of a log that a reason quotes.
 TAIL = 20
 
@@ -100,13 +90,7 @@ class Programs(Runner[ProgramJob]):
                 temporary=site.directory if site.temporary else None,
                 died=self._zygote_died,
             )
-        reports = Reports(
-            done=self._task_done,
-            failed=self._task_failed,
-            lost=self._task_lost,
-            returned=self._task_returned,
-        )
-        self._crew = Crew(self._nursery, site.cores, time.monotonic, reports)
+        self._crew = Crew(self._nursery, site.cores, time.monotonic)
         self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
         self._thread.start()
 
@@ -230,7 +214,7 @@ class Programs(Runner[ProgramJob]):
             if lead < 0 and self._lends:
                 shift(self._granted(), -lead)
             if run.turn is Turn.WAITS:
-                self._let_go(run, seated=True)
+                turns.let_go(run, seated=True)
                 seated += 1
             else:
                 self._crew.assign(run, spare)
@@ -243,10 +227,10 @@ class Programs(Runner[ProgramJob]):
         """
         latest = 0.0
         for run in self._runs.values():
-            if run.turn is Turn.RUNS and not run.seated and run.turn_wall < MOMENT:
+            if run.turn is Turn.RUNS and not run.seated and run.turn_wall < turns.MOMENT:
                 bucket = run.bucket
                 if bucket.cores > 0 and bucket.lead() - bucket.step() > lead:
-                    latest = max(latest, run.let_go_at + MOMENT)
+                    latest = max(latest, run.let_go_at + turns.MOMENT)
         return latest if latest > time.monotonic() else 0.0
 
     def _fill_buckets(self, now: float) -> None:
@@ -264,7 +248,7 @@ class Programs(Runner[ProgramJob]):
         self._fill_buckets(now)
         for run in list(self._runs.values()):
             if run.turn is Turn.RUNS:
-                self._look_at_driver(run, now)
+                turns.look(run, now)
             budget = run.job.time_budget
             if budget is not None and run.began_at is not None and now - run.began_at > budget:
                 self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
@@ -274,20 +258,6 @@ class Programs(Runner[ProgramJob]):
         busy = [run.bucket.lead() for run in self._runs.values() if run.bucket.cores > 0 and _works(run)]
         if busy and (least := min(busy)) > 0:
             shift(self._granted(), -least)
-
-    def _look_at_driver(self, run: Run, now: float) -> None:
-        """Account for a long turn while it lasts; a driver that waits for something else keeps no core."""
-        assert run.driver is not None
-        cpu = ancestry.cpu_seconds(run.driver.pid) if run.driver.pid else None
-        before, at = run.looked
-        if cpu is None:
-            # Where nobody can tell, a turn of a second no longer keeps others from the core.
-            run.seated = run.seated and now - run.let_go_at < 1.0
-            return
-        run.looked = (cpu, now)
-        run.pay_driver(cpu)
-        if at and now - at > TICK / 2:
-            run.seated = run.seated and cpu - before > BUSY * (now - at)
 
     # Jobs.
 
@@ -367,17 +337,6 @@ class Programs(Runner[ProgramJob]):
 
     # Drivers.
 
-    def _let_go(self, run: Run, *, seated: bool) -> None:
-        assert run.driver is not None
-        run.turn = Turn.RUNS
-        run.seated = seated
-        run.let_go_at = time.monotonic()
-        if run.began_at is None:
-            run.began_at = run.let_go_at
-        run.turn_began = run.driver_cpu
-        run.looked = (0.0, 0.0)
-        run.driver.peer.send(Head(Kind.GO, x=run.bucket.cores))
-
     def _driver_forked(self, run: Run) -> None:
         if run.ended_at is None:
             run.turn = Turn.WAITS
@@ -399,18 +358,12 @@ class Programs(Runner[ProgramJob]):
         head, payload = message
         run.pay_driver(head.x)
         if head.kind == Kind.MAP:
-            self._rest(run)
-            run.turn = Turn.MAPS
-            run.map, run.call = head.b, payload
-            count = run.job.data.count(run.job.partitions)
-            run.missing = set(range(count))
-            run.lost.clear()
-            if run.ending is None:
-                run.queue.extend(range(count))
+            turns.rest(run)
+            maps.begin(run, head.b, payload)
         elif head.kind == Kind.REPORT:
             self._report(run, head, payload)
             if head.flag == WAITS:
-                self._rest(run)
+                turns.rest(run)
                 run.turn = Turn.WAITS
         elif head.kind == Kind.ANNOUNCE:
             self._journal.learning_rate_changed(run.job_id, head.y)
@@ -423,13 +376,6 @@ class Programs(Runner[ProgramJob]):
         elif head.kind == Kind.LEFT:
             run.reason = run.reason or str(payload, "utf-8")
             self._leave(run)
-
-    def _rest(self, run: Run) -> None:
-        """Take note that the driver's turn is over."""
-        run.seated = False
-        used = run.driver_cpu - run.turn_began
-        run.turn_cpu += 0.2 * (used - run.turn_cpu)
-        run.turn_wall += 0.2 * (min(time.monotonic() - run.let_go_at, 2 * MOMENT) - run.turn_wall)
 
     def _report(self, run: Run, head: Head, payload: memoryview) -> None:
         now = time.monotonic()
@@ -475,62 +421,6 @@ class Programs(Runner[ProgramJob]):
             again = f" after {run.restarts} restarts" if run.restarts else ""
             reason = f"its driver {death(status)}{again}; the end of its log: {_tail(run.directory)}"
             self._conclude(run, JobState.FAILED, reason)
-
-    # Tasks.
-
-    def _task_done(self, task: Task, head: Head, payload: memoryview) -> None:
-        run = task.run
-        if not task.missed or run.driver is None:
-            return
-        run.missing.discard(task.index)
-        result = Head(Kind.RESULT, head.flag, b=task.map, c=task.index, x=run.bucket.cores)
-        last = not run.missing and head.flag != FAILED
-        # The driver is woken once for all small results of a map; large ones are sent while others are made.
-        more = self._goes_on_at_once(run) if last else head.flag != FAILED and len(payload) < LARGE
-        run.driver.peer.send(result, [payload], more=more)
-        if head.flag == FAILED:
-            self._abandon_map(run)
-        elif last:
-            self._map_done(run)
-
-    def _task_lost(self, task: Task, how: str) -> None:
-        """Run a task again whose worker died, unless it seems to be the task that kills them."""
-        run = task.run
-        count = run.lost[task.index] = run.lost.get(task.index, 0) + 1
-        if count >= ATTEMPTS:
-            self._task_failed(task, f"its worker {how}, {count} times in a row")
-        else:
-            _log.warning("task retried", extra={"job": run.job_id, "partition": task.index, "attempt": count})
-            self._task_returned(task)
-
-    def _task_returned(self, task: Task) -> None:
-        if task.missed and task.run.ended_at is None and task.run.ending is None:
-            task.run.queue.appendleft(task.index)
-
-    def _task_failed(self, task: Task, reason: str) -> None:
-        run = task.run
-        if task.missed and run.ended_at is None and run.driver is not None:
-            run.driver.peer.send(Head(Kind.LOST, b=task.map, c=task.index), [reason.encode()])
-            self._abandon_map(run)
-
-    def _goes_on_at_once(self, run: Run) -> bool:
-        """Return whether the driver needs no core of its own for its next turn, as that will be short."""
-        return run.turn_cpu < SHORT_TURN and run.bucket.cores > 0
-
-    def _map_done(self, run: Run) -> None:
-        run.call = NOTHING
-        if self._goes_on_at_once(run):
-            self._let_go(run, seated=False)
-        else:
-            run.turn = Turn.WAITS
-
-    def _abandon_map(self, run: Run) -> None:
-        """Let the driver go on with an error."""
-        run.queue.clear()
-        run.missing.clear()
-        run.turn = Turn.RUNS
-        run.turn_began = run.driver_cpu
-        run.looked = (0.0, 0.0)
 
     def _zygote_died(self) -> None:
         self._broken = (

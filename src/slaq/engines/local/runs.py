@@ -1,4 +1,4 @@
-"""What the engine keeps of each program job and of each worker while they run."""
+"""What the engine keeps of each program job and of each of its tasks while they run."""
 
 from collections import deque
 from dataclasses import dataclass, field
