@@ -43,6 +43,11 @@ class Crew:
             self._hire()
 
     @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return len(self._workers)
+
+    @property
     def idle(self) -> int:
         """How many workers have nothing to do."""
         return len(self._idle)
@@ -53,10 +58,6 @@ class Crew:
             if len(worker.tasks) == 1 and worker.tasks[0].run.bucket.cost < SHORT_TASK:
                 return worker
         return None
-
-    def few(self, tasks: int) -> bool:
-        """Return whether so many tasks are too few to be given ahead: then each goes to who is idle first."""
-        return tasks < len(self._workers)
 
     def assign(self, run: Run, worker: Worker | None = None) -> None:
         """Have the next task of a job's map run by a worker; by an idle one that knows the call, if any."""

@@ -18,10 +18,10 @@ from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.job import JobSpec, JobState, Observation
-from slaq.engines.buckets import Bucket, shift
 from slaq.engines.files import LOG, job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
 from slaq.engines.local import checkpoints, maps, turns
+from slaq.engines.local.claims import Claims
 from slaq.engines.local.crew import Crew, death
 from slaq.engines.local.inbox import Inbox
 from slaq.engines.local.nursery import Hooks, Nursery
@@ -32,10 +32,6 @@ from slaq.engines.local.wire import WAITS, HangUpError, Head, Kind, Message
 
 #: Seconds between two looks at limits and at drivers that hold a core.
 TICK = 0.05
-#: Seconds of lead over another job from which a core is kept for one that is away for a moment.
-UNFAIR = 0.05
-#: Seconds by which a program may run ahead of its grant where it may not borrow.
-ALLOWANCE = 0.1
 #: Lines of a log that a reason quotes.
 TAIL = 20
 
@@ -72,12 +68,7 @@ class Programs(Runner[ProgramJob]):
         self._runs: dict[str, Run] = {}
         self._count = 0
         self._broken = ""
-        #: Whether every core is granted to programs, so that what one leaves idle is for the others to use.
-        #: Else the rest belongs to jobs of another kind, and no program runs beyond its grant.
-        self._lends = False
         self._next_tick = 0.0
-        #: Until when a core is kept free for a job that is away for a moment; 0 where none is.
-        self._wait_until = 0.0
         self._selector = selectors.DefaultSelector()
         self._inbox = Inbox(self._selector)
         self._closed = False
@@ -91,6 +82,7 @@ class Programs(Runner[ProgramJob]):
                 died=self._zygote_died,
             )
         self._crew = Crew(self._nursery, site.cores, time.monotonic)
+        self._claims = Claims(self._runs, site.cores, site.units_per_core, site.epoch_seconds)
         self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
         self._thread.start()
 
@@ -155,16 +147,16 @@ class Programs(Runner[ProgramJob]):
     # The loop.
 
     def _dispatch(self) -> None:
+        kept_until = math.inf
         try:
             while not self._closed:
-                now = time.monotonic()
-                due = min(self._next_tick, self._wait_until or math.inf)
-                wait = max(due - now, 0.0) if self._runs else None
+                due = min(self._next_tick, kept_until)
+                wait = max(due - time.monotonic(), 0.0) if self._runs else None
                 for key, events in self._selector.select(wait):
                     key.data(events)
                 if self._runs and time.monotonic() >= self._next_tick:
                     self._tick()
-                self._fill()
+                kept_until = self._fill()
         except BaseException as error:
             self._broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
             raise
@@ -183,69 +175,34 @@ class Programs(Runner[ProgramJob]):
         self._selector.close()
         self._inbox.close()
 
-    def _fill(self) -> None:
-        """Give every free core to the job with the longest lead among those that want one."""
-        self._wait_until = 0.0
+    def _fill(self) -> float:
+        """Give every free core to who has the best claim to it; return until when at most one is kept free."""
         if not self._runs:
-            return
+            return math.inf
+        now = time.monotonic()
         seated = sum(run.seated for run in self._runs.values())
-        filled = False
         while True:
             # A driver that holds a core takes the place of a worker.
             free = self._crew.idle > seated
             spare = None if free else self._crew.spare()
             if not free and spare is None:
-                return
-            wanting = [run for run in self._runs.values() if run.wants_core and run.bucket.cores > 0]
-            if not wanting:
-                return
-            if not filled:
-                self._fill_buckets(time.monotonic())
-                filled = True
-            run = max(wanting, key=_lead) if len(wanting) > 1 else wanting[0]
-            if not free and (run.turn is Turn.WAITS or self._crew.few(len(run.queue))):
-                return
-            lead = run.bucket.lead()
-            if lead < -ALLOWANCE and not self._lends:
-                return
-            self._wait_until = self._expected(lead + run.bucket.step() + UNFAIR)
-            if self._wait_until:
-                return
-            if lead < 0 and self._lends:
-                shift(self._granted(), -lead)
+                return math.inf
+            # Of few tasks none is given ahead: each goes to who is idle first.
+            run, kept_until = self._claims.choose(now, least=0 if free else self._crew.size)
+            if run is None:
+                return kept_until
             if run.turn is Turn.WAITS:
                 turns.let_go(run, seated=True)
                 seated += 1
             else:
                 self._crew.assign(run, spare)
 
-    def _expected(self, lead: float) -> float:
-        """Return until when to keep a core for a job with a longer lead than this that will want it at once.
-
-        A job is away for a moment between two of its maps. Lending its core each time would give one that
-        has few tasks to a map no more than anyone else, whatever it was granted. 0 where there is none.
-        """
-        latest = 0.0
-        for run in self._runs.values():
-            if run.turn is Turn.RUNS and not run.seated and run.turn_wall < turns.MOMENT:
-                bucket = run.bucket
-                if bucket.cores > 0 and bucket.lead() - bucket.step() > lead:
-                    latest = max(latest, run.let_go_at + turns.MOMENT)
-        return latest if latest > time.monotonic() else 0.0
-
-    def _fill_buckets(self, now: float) -> None:
-        for run in self._runs.values():
-            run.bucket.fill(now, self._site.epoch_seconds)
-
-    def _granted(self) -> list[Bucket]:
-        return [run.bucket for run in self._runs.values() if run.bucket.cores > 0]
-
     def _tick(self) -> None:
         """Look at all that time alone can change."""
         now = time.monotonic()
         self._next_tick = now + TICK
         self._crew.look(now, self._site.grace_seconds)
-        self._fill_buckets(now)
+        self._claims.fill(now)
         for run in list(self._runs.values()):
             if run.turn is Turn.RUNS:
                 turns.look(run, now)
@@ -255,9 +212,7 @@ class Programs(Runner[ProgramJob]):
             if now > run.deadline and run.driver is not None:
                 run.deadline = float("inf")
                 self._nursery.kill(run.driver)
-        busy = [run.bucket.lead() for run in self._runs.values() if run.bucket.cores > 0 and _works(run)]
-        if busy and (least := min(busy)) > 0:
-            shift(self._granted(), -least)
+        self._claims.settle()
 
     # Jobs.
 
@@ -293,12 +248,7 @@ class Programs(Runner[ProgramJob]):
         run.missing.clear()
 
     def _grant(self, units: dict[str, int]) -> None:
-        now = time.monotonic()
-        for run in self._runs.values():
-            cores = units.get(run.job_id, 0) / self._site.units_per_core
-            run.bucket.grant(cores, now, self._site.epoch_seconds)
-        held = sum(bucket.cores for bucket in self._granted())
-        self._lends = held > self._site.cores - 1 / self._site.units_per_core - 1e-9
+        self._claims.grant(units, time.monotonic())
 
     def _end_by_id(self, job_id: str, state: JobState, reason: str) -> None:
         if job_id in self._runs:
@@ -430,14 +380,6 @@ class Programs(Runner[ProgramJob]):
         self._crew.dissolve()
         for run in list(self._runs.values()):
             self._conclude(run, JobState.FAILED, self._broken)
-
-
-def _lead(run: Run) -> float:
-    return run.bucket.lead()
-
-
-def _works(run: Run) -> bool:
-    return run.wants_core or run.bucket.running > 0
 
 
 def _tail(directory: Path) -> str:

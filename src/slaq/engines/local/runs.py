@@ -92,6 +92,11 @@ class Run:
         """Whether it has something to run now."""
         return bool(self.queue) or self.turn is Turn.WAITS
 
+    @property
+    def works(self) -> bool:
+        """Whether it wants a core, or has tasks on some."""
+        return self.wants_core or self.bucket.running > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
