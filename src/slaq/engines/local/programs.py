@@ -1,11 +1,6 @@
-"""The dispatcher: one thread that passes tasks to workers and results to drivers, and keeps the accounts."""
+"""The runner of program jobs: one thread, the dispatcher, hears all their processes and hands out free cores."""
 
-import contextlib
-import json
-import logging
 import math
-import os
-import pickle
 import selectors
 import threading
 import time
@@ -17,25 +12,21 @@ from pathlib import Path
 from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
-from slaq.core.job import JobSpec, JobState, Observation
-from slaq.engines.files import LOG, job_directory, open_log
+from slaq.core.job import JobSpec, JobState
+from slaq.engines.files import job_directory, open_log
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, Runner
-from slaq.engines.local import checkpoints, maps, turns
+from slaq.engines.local import turns
 from slaq.engines.local.claims import Claims
-from slaq.engines.local.crew import Crew, death
+from slaq.engines.local.crew import Crew
 from slaq.engines.local.inbox import Inbox
-from slaq.engines.local.nursery import Hooks, Nursery
-from slaq.engines.local.orders import Orders, ProgramJob
+from slaq.engines.local.jobs import Jobs
+from slaq.engines.local.nursery import Nursery
+from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.runs import Run, Turn
 from slaq.engines.local.shared import Segment, Segments
-from slaq.engines.local.wire import WAITS, HangUpError, Head, Kind, Message
 
 #: Seconds between two looks at limits and at drivers that hold a core.
 TICK = 0.05
-#: Lines of a log that a reason quotes.
-TAIL = 20
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +56,7 @@ class Programs(Runner[ProgramJob]):
         self._journal = journal
         self._segments = Segments()
         self._prepared: dict[str, tuple[ProgramJob, Segment]] = {}
-        self._runs: dict[str, Run] = {}
         self._count = 0
-        self._broken = ""
         self._next_tick = 0.0
         self._selector = selectors.DefaultSelector()
         self._inbox = Inbox(self._selector)
@@ -82,13 +71,14 @@ class Programs(Runner[ProgramJob]):
                 died=self._zygote_died,
             )
         self._crew = Crew(self._nursery, site.cores, time.monotonic)
-        self._claims = Claims(self._runs, site.cores, site.units_per_core, site.epoch_seconds)
+        self._jobs = Jobs(self._nursery, self._crew, self._segments, journal, site.grace_seconds)
+        self._claims = Claims(self._jobs.runs, site.cores, site.units_per_core, site.epoch_seconds)
         self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
         self._thread.start()
 
     @override
     def prepare(self, job_id: str, job: ProgramJob) -> None:
-        if job_id in self._prepared or job_id in self._runs:
+        if job_id in self._prepared or job_id in self._jobs.runs:
             raise DuplicateJobError(job_id)
         self._prepared[job_id] = (job, self._segments.take(job.data))
 
@@ -116,17 +106,17 @@ class Programs(Runner[ProgramJob]):
             log=log,
             reported_at=time.monotonic(),
         )
-        if not self._inbox.leave(partial(self._start, run)):
-            reason = self._broken or SHUT_DOWN
+        if not self._inbox.leave(partial(self._jobs.start, run)):
+            reason = self._jobs.broken or SHUT_DOWN
             self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
 
     @override
     def stop(self, job_id: str) -> None:
-        self._inbox.leave(partial(self._end_by_id, job_id, JobState.CANCELLED, "stopped on request"))
+        self._inbox.leave(partial(self._jobs.end, job_id, JobState.CANCELLED, "stopped on request"))
 
     @override
     def finish(self, job_id: str, reason: str) -> None:
-        self._inbox.leave(partial(self._end_by_id, job_id, JobState.COMPLETED, reason))
+        self._inbox.leave(partial(self._jobs.end, job_id, JobState.COMPLETED, reason))
 
     @override
     def grant(self, units: Mapping[str, int]) -> None:
@@ -151,14 +141,14 @@ class Programs(Runner[ProgramJob]):
         try:
             while not self._closed:
                 due = min(self._next_tick, kept_until)
-                wait = max(due - time.monotonic(), 0.0) if self._runs else None
+                wait = max(due - time.monotonic(), 0.0) if self._jobs.runs else None
                 for key, events in self._selector.select(wait):
                     key.data(events)
-                if self._runs and time.monotonic() >= self._next_tick:
+                if self._jobs.runs and time.monotonic() >= self._next_tick:
                     self._tick()
                 kept_until = self._fill()
         except BaseException as error:
-            self._broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
+            self._jobs.broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
             raise
         finally:
             self._shut()
@@ -166,9 +156,7 @@ class Programs(Runner[ProgramJob]):
     def _shut(self) -> None:
         """End everything, jobs whose start is still to be ordered included."""
         self._inbox.finish()
-        state = JobState.FAILED if self._broken else JobState.CANCELLED
-        for run in list(self._runs.values()):
-            self._conclude(run, state, self._broken or SHUT_DOWN)
+        self._jobs.drop()
         self._nursery.close()
         for _, segment in self._prepared.values():
             self._segments.leave(segment)
@@ -177,10 +165,10 @@ class Programs(Runner[ProgramJob]):
 
     def _fill(self) -> float:
         """Give every free core to who has the best claim to it; return until when at most one is kept free."""
-        if not self._runs:
+        if not self._jobs.runs:
             return math.inf
         now = time.monotonic()
-        seated = sum(run.seated for run in self._runs.values())
+        seated = sum(run.seated for run in self._jobs.runs.values())
         while True:
             # A driver that holds a core takes the place of a worker.
             free = self._crew.idle > seated
@@ -203,193 +191,16 @@ class Programs(Runner[ProgramJob]):
         self._next_tick = now + TICK
         self._crew.look(now, self._site.grace_seconds)
         self._claims.fill(now)
-        for run in list(self._runs.values()):
-            if run.turn is Turn.RUNS:
-                turns.look(run, now)
-            budget = run.job.time_budget
-            if budget is not None and run.began_at is not None and now - run.began_at > budget:
-                self._end(run, JobState.COMPLETED, f"its {budget:g} seconds are over")
-            if now > run.deadline and run.driver is not None:
-                run.deadline = float("inf")
-                self._nursery.kill(run.driver)
+        self._jobs.look(now)
         self._claims.settle()
-
-    # Jobs.
-
-    def _start(self, run: Run) -> None:
-        self._runs[run.job_id] = run
-        if self._broken:
-            self._conclude(run, JobState.FAILED, self._broken)
-        else:
-            self._launch(run)
-
-    def _launch(self, run: Run) -> None:
-        """Have a driver forked and tell it its orders."""
-        job = run.job
-        orders = Orders(
-            program=job.program,
-            shape=job.data.shape(job.partitions),
-            directory=str(run.directory),
-            max_iterations=job.max_iterations,
-            target=job.target,
-            stop_at=job.stop_at,
-            memory_limit=job.memory_limit,
-        )
-        hooks = Hooks(
-            forked=partial(self._driver_forked, run),
-            ready=partial(self._driver_ready, run),
-            exited=partial(self._driver_exited, run),
-        )
-        run.driver = self._nursery.fork(hooks, is_driver=True)
-        run.driver.peer.send(Head(Kind.BEGIN), [pickle.dumps(orders)], (run.log,))
-        run.driver_cpu = run.turn_began = 0.0
-        run.map = 0
-        run.queue.clear()
-        run.missing.clear()
 
     def _grant(self, units: dict[str, int]) -> None:
         self._claims.grant(units, time.monotonic())
 
-    def _end_by_id(self, job_id: str, state: JobState, reason: str) -> None:
-        if job_id in self._runs:
-            self._end(self._runs[job_id], state, reason)
-
-    def _end(self, run: Run, state: JobState, reason: str) -> None:
-        """Tell a program to end; it is killed if it does not. A cancellation overrides a completion."""
-        if run.ending is state or run.ending is JobState.CANCELLED:
-            return
-        run.ending, run.reason = state, reason
-        run.deadline = min(run.deadline, time.monotonic() + self._site.grace_seconds)
-        run.queue.clear()
-        if run.driver is not None:
-            run.driver.peer.send(Head(Kind.END), [reason.encode()])
-
-    def _conclude(
-        self,
-        run: Run,
-        state: JobState,
-        reason: str = "",
-        *,
-        result: memoryview | None = None,
-        error: memoryview | None = None,
-    ) -> None:
-        """Let a job be over, and forget it."""
-        del self._runs[run.job_id]
-        run.ended_at = time.monotonic()
-        run.queue.clear()
-        run.bucket.cores = 0.0
-        self._crew.detach(run)
-        os.close(run.log)
-        self._segments.leave(run.segment)
-        if run.driver is not None:
-            self._nursery.kill(run.driver)
-        self._journal.ended(run.job_id, Ending(state=state, reason=reason, result=result, error=error))
-
-    # Drivers.
-
-    def _driver_forked(self, run: Run) -> None:
-        if run.ended_at is None:
-            run.turn = Turn.WAITS
-
-    def _driver_ready(self, run: Run) -> None:
-        assert run.driver is not None
-        peer = run.driver.peer
-        try:
-            message = peer.receive()
-        except HangUpError:
-            # How it died is told by the zygote.
-            peer.close()
-            self._nursery.kill(run.driver)
-            return
-        if message is not None and run.ended_at is None:
-            self._driver_says(run, message)
-
-    def _driver_says(self, run: Run, message: Message) -> None:
-        head, payload = message
-        run.pay_driver(head.x)
-        if head.kind == Kind.MAP:
-            turns.rest(run)
-            maps.begin(run, head.b, payload)
-        elif head.kind == Kind.REPORT:
-            self._report(run, head, payload)
-            if head.flag == WAITS:
-                turns.rest(run)
-                run.turn = Turn.WAITS
-        elif head.kind == Kind.ANNOUNCE:
-            self._journal.learning_rate_changed(run.job_id, head.y)
-        elif head.kind == Kind.RETURNED:
-            state = run.ending or JobState.COMPLETED
-            self._conclude(run, state, run.reason, result=payload)
-        elif head.kind == Kind.RAISED:
-            last = _last_line(run.directory)
-            self._conclude(run, JobState.FAILED, f"its program raised {last}", error=payload)
-        elif head.kind == Kind.LEFT:
-            run.reason = run.reason or str(payload, "utf-8")
-            self._leave(run)
-
-    def _report(self, run: Run, head: Head, payload: memoryview) -> None:
-        now = time.monotonic()
-        # A driver that was started again goes through some iterations a second time.
-        if head.c > run.iteration:
-            run.iteration = head.c
-            observation = Observation(
-                iteration=head.c, loss=head.y, cpu_seconds=run.cpu, wall_seconds=now - run.reported_at
-            )
-            metrics = json.loads(bytes(payload)) if payload else {}
-            self._journal.observed(run.job_id, observation, metrics)
-        run.cpu, run.reported_at = 0.0, now
-
-    def _leave(self, run: Run) -> None:
-        """Conclude a job whose program ended as it was told to, or was killed for not doing so."""
-        state = run.ending or JobState.COMPLETED
-        result = None
-        if state is JobState.COMPLETED:
-            with contextlib.suppress(OSError, ValueError):
-                result = checkpoints.read(run.directory / checkpoints.FILE).state
-        self._conclude(run, state, run.reason, result=result)
-
-    def _driver_exited(self, run: Run, status: int) -> None:
-        assert run.driver is not None
-        driver = run.driver
-        with contextlib.suppress(HangUpError, OSError):
-            while run.ended_at is None and (message := driver.peer.receive()) is not None:
-                self._driver_says(run, message)
-        driver.peer.close()
-        run.driver = None
-        run.turn, run.seated = Turn.ABSENT, False
-        if run.ended_at is not None:
-            return
-        if run.ending is not None:
-            self._leave(run)
-        elif run.restarts < run.job.max_restarts:
-            run.restarts += 1
-            _log.warning(
-                "driver restarted", extra={"job": run.job_id, "died": death(status), "restart": run.restarts}
-            )
-            self._launch(run)
-        else:
-            again = f" after {run.restarts} restarts" if run.restarts else ""
-            reason = f"its driver {death(status)}{again}; the end of its log: {_tail(run.directory)}"
-            self._conclude(run, JobState.FAILED, reason)
-
     def _zygote_died(self) -> None:
-        self._broken = (
+        self._jobs.broken = (
             f"the process that starts all others died; see {self._site.directory / 'engine.log'}, "
             "and make a new cluster"
         )
         self._crew.dissolve()
-        for run in list(self._runs.values()):
-            self._conclude(run, JobState.FAILED, self._broken)
-
-
-def _tail(directory: Path) -> str:
-    """Return the last lines of a job's log."""
-    with contextlib.suppress(OSError):
-        lines = (directory / LOG).read_text(errors="replace").splitlines()[-TAIL:]
-        return "\n".join(lines) or "(nothing was printed)"
-    return "(it cannot be read)"
-
-
-def _last_line(directory: Path) -> str:
-    """Return the last line that was printed: that of the traceback, when a program has raised."""
-    return _tail(directory).splitlines()[-1]
+        self._jobs.drop()
