@@ -1,6 +1,6 @@
 """The jobs file: what `slaq run` is to run, read from TOML and checked as a whole before anything starts."""
 
-from slaq.config.reading import Vocabulary, read_job, read_jobs_file
+from slaq.config.reading import read_job, read_jobs_file
 from slaq.config.values import (
     AlgorithmWork,
     ClusterTable,
@@ -10,6 +10,7 @@ from slaq.config.values import (
     JobTable,
     ProgramWork,
     Recipe,
+    Vocabulary,
     Work,
 )
 

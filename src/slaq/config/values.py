@@ -1,6 +1,6 @@
-"""What a jobs file says, as values: the cluster, and the jobs with their work."""
+"""What a jobs file says, as values: the cluster, and the jobs with their work; and what names it may use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,16 @@ class Recipe:
     make: Callable[[Mapping[str, Any]], Any]
     #: Whether it learns targets from features, rather than features alone.
     needs_targets: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """The names a file may use, and what judges the values that only others understand."""
+
+    policies: Sequence[str]
+    algorithms: Mapping[str, Recipe]
+    #: Raises a SlaqError for a loss pattern that can yield no loss.
+    check_pattern: Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
