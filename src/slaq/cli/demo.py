@@ -101,33 +101,23 @@ def command(
     cores, and train for real: once under each policy, with the same arrivals and data. With --engine spark
     they are MLlib estimators in one Spark application (pip install slaq[spark]).
     """
-    import numpy as np
-
     from slaq.cli.comparison import Comparison
-    from slaq.cli.demo_jobs import USUAL_CORES, Amount, plan, recorded_data
-    from slaq.cli.terminal import progress
-    from slaq.cli.training import Site, Trained, measured, train
+    from slaq.cli.demo_jobs import USUAL_CORES, Amount
+    from slaq.cli.training import measured
     from slaq.engines.local.engine import cores_here
 
-    if engine == "spark":
-        if data is not None:
-            raise click.UsageError("--data is for --engine local; Spark's jobs make up their data")
-    elif master is not None:
+    if engine == "spark" and data is not None:
+        raise click.UsageError("--data is for --engine local; Spark's jobs make up their data")
+    if engine == "local" and master is not None:
         raise click.UsageError("--master is for --engine spark; add that")
     cores = cores or cores_here()
-    real = {} if data is None else recorded_data(data)
-    if data is not None:
-        click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
     amount = Amount(jobs=jobs, seconds=over, size=size * cores / USUAL_CORES)
-    runs: dict[str, Trained] = {}
     if engine == "spark":
-        runs = _train_on_spark(policies, amount, seed, master or f"local[{4 * cores}]")
+        place = {"Spark": master or f"local[{4 * cores}]"}
+        runs = _train_on_spark(policies, amount, seed, place["Spark"])
     else:
-        planned = plan(amount, np.random.default_rng(seed), real)
-        site = Site(cores=cores, epoch_seconds=EPOCH_SECONDS)
-        with progress(stages=len(set(policies))) as begin:
-            for policy in dict.fromkeys(policies):
-                runs[policy] = train(policy, planned, site, begin(policy))
+        place = {"cores": str(cores)}
+        runs = _train_here(policies, amount, seed, data, cores)
     comparison = Comparison(runs=measured(runs, EPOCH_SECONDS))
     if as_json:
         click.echo(comparison.as_json())
@@ -135,19 +125,38 @@ def command(
         comparison.print_table()
         click.echo(f"\n{reading({name: run.outcome.as_json() for name, run in comparison.runs.items()})}\n")
     comparison.write_plot(plot)
-    facts = {
-        "jobs": f"{jobs} real training jobs, arriving over {over:g} s",
-        **({"cores": str(cores)} if engine == "local" else {"Spark": master or f"local[{4 * cores}]"}),
+    title = f"The same {jobs} training jobs under {' and '.join(runs)}"
+    typed = f"slaq demo --engine {engine} --jobs {jobs} --seed {seed}"
+    comparison.write_report(report, title=title, facts=_facts(amount, place, runs), command=typed)
+
+
+def _facts(amount: "Amount", place: Mapping[str, str], runs: "Mapping[str, Trained]") -> dict[str, str]:
+    """Return what the page says of how the jobs were run, `place` being where."""
+    return {
+        "jobs": f"{amount.jobs} real training jobs, arriving over {amount.seconds:g} s",
+        **place,
         "epoch": f"{EPOCH_SECONDS:g} s",
         "useful CPU time": ", ".join(f"{name} {run.cpu_seconds:.0f} s" for name, run in runs.items()),
     }
-    title = f"The same {jobs} training jobs under {' and '.join(runs)}"
-    comparison.write_report(
-        report,
-        title=title,
-        facts=facts,
-        command=f"slaq demo --engine {engine} --jobs {jobs} --seed {seed}",
-    )
+
+
+def _train_here(
+    policies: Sequence[str], amount: "Amount", seed: int, data: Path | None, cores: int
+) -> "dict[str, Trained]":
+    """Train the same jobs under each policy, on this machine's cores."""
+    import numpy as np
+
+    from slaq.cli.demo_jobs import plan, recorded_data
+    from slaq.cli.terminal import progress
+    from slaq.cli.training import Site, train
+
+    real = {} if data is None else recorded_data(data)
+    if data is not None:
+        click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
+    planned = plan(amount, np.random.default_rng(seed), real)
+    site = Site(cores=cores, epoch_seconds=EPOCH_SECONDS)
+    with progress(stages=len(set(policies))) as begin:
+        return {policy: train(policy, planned, site, begin(policy)) for policy in dict.fromkeys(policies)}
 
 
 def _train_on_spark(
