@@ -1,6 +1,9 @@
-"""The parts of the local engine that need no process: packing, cutting, sharing out."""
+"""The parts of the local engine that need no process: packing, cutting, sharing out, taking orders."""
 
 import mmap
+import selectors
+import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from scipy import sparse
 from slaq.engines.buckets import LONGEST_LEAD, Bucket, shift
 from slaq.engines.local import checkpoints
 from slaq.engines.local.engine import usual_units_per_core
+from slaq.engines.local.inbox import Inbox
 from slaq.engines.local.shared import Segments
 from slaq.engines.local.wire import pack, pack_call, unpack, unpack_call
 from slaq.jobs.data import Dataset
@@ -170,3 +174,32 @@ def test_a_dataset_without_rows_can_be_shared() -> None:
     """A program that makes its own data has one empty partition."""
     segments = Segments()
     segments.leave(segments.take(Dataset()))
+
+
+def test_every_order_is_carried_out_in_its_turn_until_nobody_is_there() -> None:
+    """Each thread's in the order it left them, also what is left at the end; after that they are refused."""
+    done: list[tuple[str, int]] = []
+    with selectors.DefaultSelector() as selector:
+        inbox = Inbox(selector)
+
+        def leave(name: str) -> None:
+            for number in range(200):
+                inbox.leave(partial(done.append, (name, number)))
+
+        threads = [threading.Thread(target=leave, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        while len(done) < 600:
+            ready = selector.select(10.0)
+            assert ready
+            for key, events in ready:
+                key.data(events)
+        for thread in threads:
+            thread.join()
+        for name in "abc":
+            assert [number for who, number in done if who == name] == list(range(200))
+        assert inbox.leave(partial(done.append, ("late", 0)))
+        inbox.finish()
+        assert done[-1] == ("late", 0)
+        assert not inbox.leave(partial(done.append, ("too late", 0)))
+    inbox.close()
