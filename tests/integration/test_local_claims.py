@@ -1,13 +1,14 @@
 """Who gets the next free core, decided in virtual time: no process runs anything."""
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.engines.local.claims import ALLOWANCE, NOBODY, UNFAIR, Choice, Claims
+from slaq.engines.local.claims import ALLOWANCE, NOBODY, UNFAIR, Claims
 from slaq.engines.local.orders import ProgramJob
 from slaq.engines.local.runs import Run, Turn
 from slaq.engines.local.shared import Segment
@@ -81,7 +82,7 @@ def test_a_free_core_goes_to_the_longest_lead_among_those_that_want_one(
     wanting = [before[run.number] for run in runs if run.wants_core]
     # One unit that is left over counts as granted.
     lends = sum(units for units, _ in asked) > UNITS - 2
-    chosen = claims.choose(1.0).run
+    chosen, _ = claims.choose(1.0)
     if wanting and (lends or max(wanting) >= -ALLOWANCE):
         assert chosen is not None
         assert chosen.wants_core
@@ -100,7 +101,7 @@ def test_what_is_lent_costs_nothing(segment: Segment, asked: list[tuple[int, flo
         run.bucket.pay(1.0 + used)
     claims.fill(1.0)
     before = leads(runs)
-    chosen = claims.choose(1.0).run
+    chosen, _ = claims.choose(1.0)
     assert chosen is not None
     assert chosen.bucket.lead() == pytest.approx(0.0)
     assert between(leads(runs)) == pytest.approx(between(before))
@@ -119,7 +120,7 @@ def test_none_runs_beyond_its_allowance_where_programs_may_not_borrow(
     used = [0.0] * len(runs)
     now = 0.0
     while now < 5.0:
-        run = claims.choose(now).run
+        run, _ = claims.choose(now)
         if run is None:
             now += 0.01
             continue
@@ -139,10 +140,10 @@ def test_a_core_is_kept_for_one_that_is_away_for_a_moment(segment: Segment) -> N
     away.queue.clear()
     away.turn, away.let_go_at = Turn.RUNS, 1.0
     back = 1.0 + MOMENT
-    assert claims.choose(1.0) == Choice(kept_until=back)
-    assert claims.choose(back).run is other
+    assert claims.choose(1.0) == (None, back)
+    assert claims.choose(back) == (other, inf)
     away.turn_wall = MOMENT
-    assert claims.choose(1.001).run is other
+    assert claims.choose(1.001) == (other, inf)
 
 
 def test_few_tasks_are_not_given_ahead(segment: Segment) -> None:
@@ -150,11 +151,11 @@ def test_few_tasks_are_not_given_ahead(segment: Segment) -> None:
     (run,) = runs = some(1, segment, tasks=2)
     claims = granted(runs, [UNITS])
     assert claims.choose(1.0, least=3) == NOBODY
-    assert claims.choose(1.0, least=2).run is run
+    assert claims.choose(1.0, least=2) == (run, inf)
     run.queue.clear()
     run.turn = Turn.WAITS
     assert claims.choose(1.0, least=2) == NOBODY
-    assert claims.choose(1.0).run is run
+    assert claims.choose(1.0) == (run, inf)
 
 
 def test_who_is_granted_nothing_gets_nothing(segment: Segment) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from slaq.engines.buckets import Bucket, shift
 from slaq.engines.local.runs import Run, Turn
@@ -14,14 +13,9 @@ UNFAIR = 0.05
 ALLOWANCE = 0.1
 
 
-class Choice(NamedTuple):
-    """Who gets a core; where nobody does, until when at most it is kept for one that is away."""
-
-    run: Run | None = None
-    kept_until: float = math.inf
-
-
-NOBODY = Choice()
+#: Who gets a core; where nobody does, until when at most it is kept for one that is away.
+Choice = tuple[Run | None, float]
+NOBODY: Choice = (None, math.inf)
 
 
 class Claims:
@@ -69,10 +63,10 @@ class Claims:
             return NOBODY
         kept_until = self._expected(lead + run.bucket.step() + UNFAIR)
         if kept_until > now:
-            return Choice(kept_until=kept_until)
+            return None, kept_until
         if lead < 0 and self._lends:
             shift(self._granted(), -lead)
-        return Choice(run)
+        return run, math.inf
 
     def settle(self) -> None:
         """Take out of all leads what all that work have in common: nobody can make it good."""

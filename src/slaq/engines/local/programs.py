@@ -137,14 +137,14 @@ class Programs(Runner[ProgramJob]):
     # The loop.
 
     def _dispatch(self) -> None:
-        kept_until = math.inf
+        runs, kept_until = self._jobs.runs, math.inf
         try:
             while not self._closed:
                 due = min(self._next_tick, kept_until)
-                wait = max(due - time.monotonic(), 0.0) if self._jobs.runs else None
+                wait = max(due - time.monotonic(), 0.0) if runs else None
                 for key, events in self._selector.select(wait):
                     key.data(events)
-                if self._jobs.runs and time.monotonic() >= self._next_tick:
+                if runs and time.monotonic() >= self._next_tick:
                     self._tick()
                 kept_until = self._fill()
         except BaseException as error:
@@ -165,10 +165,11 @@ class Programs(Runner[ProgramJob]):
 
     def _fill(self) -> float:
         """Give every free core to who has the best claim to it; return until when at most one is kept free."""
-        if not self._jobs.runs:
+        runs = self._jobs.runs
+        if not runs:
             return math.inf
         now = time.monotonic()
-        seated = sum(run.seated for run in self._jobs.runs.values())
+        seated = sum(run.seated for run in runs.values())
         while True:
             # A driver that holds a core takes the place of a worker.
             free = self._crew.idle > seated
