@@ -12,7 +12,6 @@ UNFAIR = 0.05
 #: Seconds by which a program may run ahead of its grant where it may not borrow.
 ALLOWANCE = 0.1
 
-
 #: Who gets a core; where nobody does, until when at most it is kept for one that is away.
 Choice = tuple[Run | None, float]
 NOBODY: Choice = (None, math.inf)
