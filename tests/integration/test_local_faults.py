@@ -13,12 +13,18 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
-from slaq import Cancelled, Cluster, Context
+from slaq import Cancelled, Cluster, Context, Dataset
 from slaq.core.errors import JobFailedError, TaskError
-from slaq.core.job import JobState
+from slaq.core.events import JobEnded
+from slaq.core.job import JobSpec, JobState
+from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
+from slaq.engines.local.orders import ProgramJob
+from slaq.engines.local.programs import Programs, Site
 
 #: Seconds after which what has not happened never will.
 PATIENCE = 60.0
@@ -388,3 +394,18 @@ def test_nothing_outlives_the_process_that_made_the_cluster(ending: str, number:
         owner.wait(PATIENCE)
     eventually(lambda: all(is_gone(int(pid)) for pid in pids))
     eventually(lambda: not Path(directory).exists())
+
+
+def test_a_job_that_starts_after_the_end_fails_and_leaves_nothing_open(tmp_path: Path) -> None:
+    """Its start is refused in words, once, and neither its log nor its data stays open."""
+    open_before = set(os.listdir("/dev/fd"))
+    journal = Journal(WallClock())
+    programs = Programs(Site(cores=1, units_per_core=1, epoch_seconds=0.5, directory=tmp_path), journal)
+    job = ProgramJob(program=cloudpickle.dumps(row_sums), data=Dataset(X), partitions=1)
+    programs.prepare("late", job)
+    programs.close()
+    programs.start(JobSpec(id="late"), None)
+    (event,) = journal.take()
+    assert isinstance(event, JobEnded)
+    assert event.state is JobState.FAILED
+    assert set(os.listdir("/dev/fd")) <= open_before

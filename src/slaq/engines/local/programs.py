@@ -1,6 +1,7 @@
 """The runner of program jobs: one thread, the dispatcher, hears all their processes and hands out free cores."""
 
 import math
+import os
 import selectors
 import threading
 import time
@@ -107,6 +108,8 @@ class Programs(Runner[ProgramJob]):
             reported_at=time.monotonic(),
         )
         if not self._inbox.leave(partial(self._jobs.start, run)):
+            # Its data went with all that was prepared.
+            os.close(log)
             reason = self._jobs.broken or SHUT_DOWN
             self._journal.ended(spec.id, Ending(state=JobState.FAILED, reason=reason))
 
