@@ -1,10 +1,13 @@
 """A cluster on Spark as its user sees it: submit, watch, share, stop."""
 
+import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from slaq.core.errors import JobOptionError, SparkApiError, SparkSessionError, U
 from slaq.core.events import CurveBegan
 from slaq.core.job import JobState
 from slaq.engines.spark.application import Application
+from slaq.engines.spark.priority import NICENESS
 from slaq.jobs.inline import InlineContext
 from slaq.spark import SparkCluster
 from tests.algorithms.samples import CASES
@@ -301,6 +305,24 @@ def test_a_local_session_is_out_of_reach_of_other_machines(spark: Any) -> None:
     # As the kernel writes them: 127.0.0.1, and the same inside IPv6.
     assert listening
     assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
+def test_tasks_of_a_local_session_give_way_to_its_driver(cluster: SparkCluster, spark: Any) -> None:
+    """Threads that run tasks are nicer than all others of the process, and only they."""
+    jvm = spark.sparkContext._gateway.proc.pid
+
+    def niceness() -> dict[bool, set[int]]:
+        found: dict[bool, set[int]] = {True: set(), False: set()}
+        for thread in Path(f"/proc/{jvm}/task").iterdir():
+            with suppress(OSError):
+                runs_tasks = (thread / "comm").read_text().startswith("Executor task")
+                found[runs_tasks].add(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+        return found
+
+    usual = os.getpriority(os.PRIO_PROCESS, jvm)
+    cluster.submit(endless)
+    eventually(lambda: niceness() == {True: {usual + NICENESS}, False: {usual}})
 
 
 def test_the_self_test_names_what_moved(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import platform
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,12 @@ class Application:
         executors = json.loads(self._mapper.writeValueAsString(self._status.executorList(True)))
         per_task = int(self._scala.conf().get("spark.task.cpus", "1"))
         return sum(int(executor["totalCores"]) // per_task for executor in executors)
+
+    def process_of_tasks(self) -> int | None:
+        """Return the process in which tasks run beside the driver; None where executors have their own."""
+        if not re.fullmatch(r"local(\[.*\])?", str(self.context.master)):
+            return None
+        return int(self.jvm.java.lang.ProcessHandle.current().pid())
 
     # Loggers and callbacks.
 

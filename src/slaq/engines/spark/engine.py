@@ -30,6 +30,7 @@ from slaq.engines.spark.listening import Ear
 from slaq.engines.spark.losses import TELLING
 from slaq.engines.spark.neighbours import Neighbours
 from slaq.engines.spark.pacing import Pace
+from slaq.engines.spark.priority import Courtesy
 from slaq.engines.spark.roster import Nature
 from slaq.engines.spark.runs import Run, SparkJob
 from slaq.engines.spark.shares import Shares
@@ -40,7 +41,7 @@ from slaq.ports import Engine
 
 #: Seconds between two looks at the pools, and at least this many for each job.
 TICK, TICK_PER_JOB, TICK_ALONE = 0.05, 0.005, 0.2
-#: Seconds between two looks whether the application is still there.
+#: Seconds between two looks whether the application is still there, and which threads it has.
 LOOK_AROUND = 0.5
 #: Names a job in the local properties of its threads, which threads it starts inherit.
 PROPERTY = "slaq.job"
@@ -81,6 +82,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
         self._slots = 1
         self._capacity = -1
         self._looked_around = 0.0
+        pid = application.process_of_tasks()
+        self._courtesy = None if pid is None else Courtesy(pid)
         self._pace = Pace(application, site.shares, site.epoch_seconds)
         self._closed = threading.Event()
         self._broken = ""
@@ -357,6 +360,8 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
                 self._conclude(run, Ending(state=run.ending, reason=run.reason))
         if now - self._looked_around > LOOK_AROUND:
             self._looked_around = now
+            if self._courtesy is not None:
+                self._courtesy.look()
             if self._application.stopped():
                 self._lose(STOPPED)
 

@@ -10,7 +10,7 @@ from slaq.engines.buckets import Bucket, shift
 #: Pool shares are whole numbers compared by their quotients: this many to a slot make fractions of slots.
 SCALE = 100
 #: The part of the slots that may idle for the sake of exact shares.
-IDLE_ALLOWED = 0.05
+IDLE_ALLOWED = 0.03
 #: Seconds by which a job may run ahead of its grant before it goes last, and is held at the end of an iteration.
 AHEAD = 0.02
 #: Seconds of lead that multiply a pool's share by e; and the most that any lead does.
