@@ -310,8 +310,9 @@ class SparkEngine(Engine, Desk, Jobs, Nature):
             self._journal.observed(run.job_id, observation, metrics)
 
     def _tell_silence(self, run: Run) -> None:
+        told = run.iteration >= 0
         text = (
-            "tells no loss, so it holds its fair share as other work does; "
+            f"tells no loss{' any more' if told else ''}, so it holds its fair share as other work does; "
             "report one with ctx.report to have it compete"
         )
         _log.warning("job %s %s", run.job_id, text, extra={"job": run.job_id})
