@@ -18,7 +18,8 @@ NICEST = 19
 class Courtesy:
     """Lowers the priority of the threads that run tasks in one Java process, as they come.
 
-    Nobody may raise it again without privilege; the threads end when they have been idle for a minute.
+    What these start, such as those that feed Python workers, has it from them. Nobody may raise it
+    again without privilege; the threads end when they have been idle for a minute.
     """
 
     def __init__(self, pid: int) -> None:
