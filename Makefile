@@ -3,10 +3,25 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.slaq-installed
 LOCK   := requirements/constraints.txt
-PIP    := -m pip --disable-pip-version-check install --quiet --quiet
+# What `make lock` pins though no target installs it: PyTorch, whose builds differ by gigabytes.
+HELD   := torch==2.13.0
+# What `make demo` needs, and all that the other targets need besides; the second adds to the first.
+BASE   := $(VENV)/.slaq-base
+TOOLS  := $(VENV)/.slaq-tools
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+
+# uv where it is on PATH, pip where it is not. The build backends come from the lock too, hence no build isolation.
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+  MAKE_VENV := rm -rf $(VENV) && uv venv --quiet --python "$(PYTHON)" $(VENV)
+  INSTALL   := uv pip install --quiet --python $(BIN)/python -c $(LOCK) --no-build-isolation
+  USABLE    := $(RECENT)
+else
+  MAKE_VENV := "$(PYTHON)" -m venv --clear $(VENV)
+  INSTALL   := $(BIN)/python -m pip --disable-pip-version-check install -qq -c $(LOCK) --no-build-isolation --no-compile
+  USABLE    := import pip; $(RECENT)
+endif
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -15,15 +30,23 @@ MAKEFLAGS += --no-print-directory
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Create .venv and install slaq with its tools (PYTHON=python3.12 to choose)
+setup: $(TOOLS) ## Create .venv and install slaq with its tools (PYTHON=python3.12 to choose)
 
-# The build backend comes from the lock too, hence no build isolation.
 # A .venv whose Python is missing, broken or too old is made anew.
-$(STAMP): pyproject.toml $(LOCK) | python
-	@echo "Installing slaq and its tools into $(VENV) (a minute or two the first time)"
-	@$(BIN)/python -c '$(RECENT)' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(PIP) -c $(LOCK) hatchling editables
-	@$(BIN)/python $(PIP) -c $(LOCK) --no-build-isolation -e '.[dev,docs]'
+$(BASE): pyproject.toml $(LOCK) | python
+	@echo "Installing slaq into $(VENV) (up to a minute the first time)"
+	@$(BIN)/python -c '$(USABLE)' 2>/dev/null || $(MAKE_VENV)
+	@$(INSTALL) hatchling editables
+	@$(INSTALL) -e '.[plot,scipy]'
+	@touch $@
+
+# PySpark is published as source only, so setuptools has to be there before it. Compiling at the end, on all
+# cores, spares the many short processes of the tests from compiling what they import.
+$(TOOLS): $(BASE)
+	@echo "Installing the tools and Spark into $(VENV) (a few minutes the first time)"
+	@$(INSTALL) hatchling editables 'setuptools>=77'
+	@$(INSTALL) -e '.[dev,docs]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 python:
@@ -32,13 +55,14 @@ python:
 	@$(PYTHON) -c '$(RECENT)' || \
 	  { echo "slaq needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V); name another: make setup PYTHON=python3.12" >&2; exit 1; }
 
-demo: $(STAMP) ## See slaq beat fair sharing on a small workload
-	@$(BIN)/slaq demo
+demo: $(BASE) ## See slaq and fair sharing train the same jobs (four minutes; ARGS="--jobs 10")
+	@$(BIN)/slaq demo $(ARGS)
 
-test: $(STAMP) ## Run every test (ARGS="-k policy" to choose)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+# Bytecode is kept, because the tests start hundreds of processes.
+test: $(TOOLS) ## Run every test (ARGS="-k policy" to choose, ARGS="-m 'not slow'" for the quick ones)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-check: $(STAMP) ## All that must pass: format, lint, types, layers, docs, tests, quick replication
+check: $(TOOLS) ## All that must pass: format, lint, types, layers, docs, tests, quick replication
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
@@ -47,27 +71,28 @@ check: $(STAMP) ## All that must pass: format, lint, types, layers, docs, tests,
 	@$(MAKE) test
 	@$(MAKE) replicate QUICK=1
 
-bench: $(STAMP) ## Measure speed and decision quality
+bench: $(TOOLS) ## Measure speed and decision quality
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 # On all cores, with one thread of linear algebra in each process.
-replicate: $(STAMP) ## Rerun the paper's evaluation (QUICK=1: tiny sizes; DATA=DIR: with outside data)
+replicate: $(TOOLS) ## Rerun the paper's evaluation (QUICK=1: tiny sizes; DATA=DIR: with outside data)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m replication $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-docs: $(STAMP) ## Build the documentation into build/docs; a warning is an error
+docs: $(TOOLS) ## Build the documentation into build/docs; a warning is an error
 	@$(BIN)/sphinx-build -W -n --keep-going -q -d build/doctrees docs build/docs
 	@echo "Documentation: build/docs/index.html"
 
-# Made with the oldest supported Python, because newer ones accept what it accepts, not the reverse; that
+# Made with pip and the oldest supported Python, because newer ones accept what it accepts, not the reverse; that
 # goes for patch releases too (some packages want 3.11.5), so an early 3.11 is best.
 lock: python ## Pin the newest versions of all dependencies (with a Python 3.11, the earlier the better)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "The lock is made with Python 3.11, and $(PYTHON) is $$($(PYTHON) -V): make lock PYTHON=python3.11" >&2; exit 1; }
 	@echo "Resolving all dependencies afresh into $(LOCK)"
 	@$(PYTHON) -m venv --clear build/lock
-	@build/lock/bin/python $(PIP) '.[dev,docs]'
+	@build/lock/bin/python -m pip --disable-pip-version-check install -qq --upgrade '.[dev,docs]' setuptools
 	@{ echo '# Every dependency, pinned; regenerate with `make lock`.'; \
-	   build/lock/bin/python -m pip freeze --exclude slaq; } > build/constraints.txt
+	   { build/lock/bin/python -m pip freeze --all --exclude pip --exclude slaq; echo '$(HELD)'; } | sort -f; \
+	 } > build/constraints.txt
 	@mv build/constraints.txt $(LOCK)
 	@rm -rf build/lock
 

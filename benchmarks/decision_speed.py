@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from slaq.bootstrap import simulate
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 
 SIZES = ((1_000, 10_000), (4_000, 16_000), (100_000, 1_000_000))
 
@@ -31,7 +31,7 @@ def decide(
 
 def experiment() -> dict[str, float]:
     """Return the CPU seconds of the paper-sized experiment (160 jobs, 640 units) under each of two policies."""
-    workload = generate(160, np.random.default_rng(0), Demand())
+    workload = generate(160, np.random.default_rng(0), WorkloadShape())
     taken = {}
     for policy in ("fair", "total-quality"):
         began = time.process_time()

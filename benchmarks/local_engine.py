@@ -19,14 +19,15 @@ import cloudpickle
 import numpy as np
 
 from slaq.cluster import Cluster
-from slaq.core.allocation import Allocation
+from slaq.core.events import Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
-from slaq.engines.journal import Journal
+from slaq.engines.journal import Ending, Journal
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.orders import ProgramJob
-from slaq.engines.local.programs import Programs, Site
-from slaq.engines.local.wire import unpack
+from slaq.engines.node.node import make_node
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.site import Site
+from slaq.engines.packing import unpack
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset, Partition
 from slaq.jobs.inline import InlineContext
@@ -39,40 +40,31 @@ class Watch:
         self.endings: dict[str, Any] = {}
         self.cpu: dict[str, float] = {}
 
-    def observed(self, event: Any, metrics: Any) -> None:
-        self.cpu[event.job_id] = self.cpu.get(event.job_id, 0.0) + event.observation.cpu_seconds
-
-    def curve_began(self, event: Any) -> None:
-        pass
-
-    def learning_rate_changed(self, event: Any) -> None:
-        pass
-
-    def ended(self, event: Any, ending: Any) -> None:
-        self.endings[event.job_id] = ending
+    def happened(self, event: Event, ending: Ending | None) -> None:
+        if isinstance(event, LossObserved):
+            self.cpu[event.job_id] = self.cpu.get(event.job_id, 0.0) + event.observation.cpu_seconds
+        elif isinstance(event, JobEnded):
+            self.endings[event.job_id] = ending
 
 
 class Bench:
     """An engine without a scheduler: grants are given by hand."""
 
-    def __init__(self, programs: Programs, engine: LocalEngine, watch: Watch) -> None:
-        self.programs, self.engine, self.watch = programs, engine, watch
+    def __init__(self, engine: LocalEngine, watch: Watch) -> None:
+        self.engine, self.watch, self.cores = engine, watch, engine.capacity()
 
     def start(self, name: str, program: Callable[[Context], Any], data: Dataset, partitions: int) -> None:
         job = ProgramJob(program=cloudpickle.dumps(program), data=data, partitions=partitions)
-        self.programs.prepare(name, job)
-        self.engine.assign(name, self.programs)
-        self.engine.start(JobSpec(id=name), None)
+        self.engine.prepare(name, job)
+        self.engine.start(JobSpec(id=name))
 
-    def grant(self, units: dict[str, int]) -> None:
-        self.engine.grant(
-            Allocation(ids=tuple(units), units=np.array(list(units.values())), credit=np.zeros(len(units)))
-        )
+    def grant(self, cores: dict[str, float]) -> None:
+        self.engine.grant(cores)
 
     def result(self, name: str) -> Any:
         while name not in self.watch.endings:
             time.sleep(0.01)
-        return unpack(self.watch.endings[name].result)
+        return unpack(self.watch.endings[name].result.payload)
 
 
 @contextmanager
@@ -80,10 +72,9 @@ def bench(cores: int) -> Iterator[Bench]:
     watch = Watch()
     journal = Journal(WallClock(), watch)
     with tempfile.TemporaryDirectory() as directory:
-        site = Site(cores=cores, units_per_core=64 // cores, epoch_seconds=1.0, directory=Path(directory))
-        programs = Programs(site, journal)
-        engine = LocalEngine(journal, [programs], 64)
-        yield Bench(programs, engine, watch)
+        site = Site(cores=cores, epoch_seconds=1.0, directory=Path(directory))
+        engine = LocalEngine(make_node(site, journal))
+        yield Bench(engine, watch)
         engine.close()
 
 
@@ -126,7 +117,7 @@ def round_trip(repeats: int) -> dict[str, float]:
     with bench(1) as b:
         for name, function in (("named", len), ("by_value", empty)):
             b.start(name, program(function), Dataset(), 1)
-            b.grant({name: 64})
+            b.grant({name: b.cores})
             b.result(name)
         named, by_value = b.result("named"), b.result("by_value")
     return {
@@ -203,7 +194,7 @@ def alone(seconds_per_task: float, turns: int, cores: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name, bench(cores) as b:
         folder = Path(name)
         b.start("alone", program, data, partitions)
-        b.grant({"alone": 64})
+        b.grant({"alone": b.cores})
         for number in range(turns):
             expected.append(_timed(lambda: [iterate(inline) for _ in range(5)]))
             (folder / f"go-{number}").touch()
@@ -231,7 +222,7 @@ def shares(seconds: float, cores: int) -> dict[str, Any]:
     with bench(cores) as b:
         for name in units:
             b.start(name, endless(rounds[name]), Dataset(np.zeros((8, 1))), 8)
-        b.grant(units)
+        b.grant({name: b.cores * count / 64 for name, count in units.items()})
         while len(b.watch.cpu) < len(units):
             time.sleep(0.05)
         before = dict(b.watch.cpu)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from benchmarks.recorded_curves import AHEAD, RecordedCurve, every_place, forecasts
-from slaq.cli.demo_jobs import KINDS
+from slaq.cli.demo.jobs import KINDS
 from slaq.core.forecast import METHODS
 from slaq.jobs.inline import InlineContext
 

@@ -18,7 +18,7 @@ from slaq.simulation.generator import generate
 #: Losses known when a chance is asked for, and iterations left until the deadline.
 KNOWN = (3, 5, 10, 20, 40)
 LEFT = (2, 5, 10, 20, 40, 80)
-WANTED = 0.95
+STOP_AT = 0.95
 BANDS = np.array([0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0])
 
 
@@ -31,9 +31,9 @@ class Reported:
         self.roster = Roster(CurveForecaster())
         for number, target in enumerate(targets.tolist()):
             loss = None if np.isnan(target) else target
-            self.roster.admit(JobSpec(id=str(number), target_loss=loss, wanted=WANTED, deadline=0.0), 0.0)
+            self.roster.admit(JobSpec(id=str(number), target_loss=loss, stop_at=STOP_AT, deadline=0.0), 0.0)
         self.rows = self.roster.rows()
-        self.roster.units[self.rows] = 1
+        self.roster.cores[self.rows] = 1
         self.known = 0
 
     def report(self) -> None:

@@ -98,7 +98,7 @@ def kill_often(kills: int, jobs: int, seed: int) -> dict[str, Any]:
 
 
 def _job() -> Submission:
-    return Submission(name="job", command=(sys.executable, "-c", JOB))
+    return Submission(command=(sys.executable, "-c", JOB), options={"name": "job"})
 
 
 def _start(home: Path) -> subprocess.Popen[bytes]:

@@ -83,7 +83,10 @@ def _cost_of_a_report(home: Path) -> dict[str, Any]:
 
 
 def _loaded(client: Client, home: Path, pid: int, jobs: int, seconds: float) -> dict[str, Any]:
-    ids = [client.send(Submission(name="job", external=True, max_cores=1.0)).id for _ in range(jobs)]
+    ids = [
+        client.send(Submission(external=True, options={"name": "job", "max_cores": 1.0})).id
+        for _ in range(jobs)
+    ]
     _wait_for(lambda: client.cluster()["running"] == jobs)
     sent = dict.fromkeys(ids, 0)
     offsets = dict.fromkeys(ids, 0)

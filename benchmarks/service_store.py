@@ -26,7 +26,7 @@ from slaq.core.roster import Roster
 from slaq.ports import Clock
 from slaq.scheduler import Scheduler
 from slaq.stores.sqlite import SqliteStore
-from slaq.stores.sqlite_queries import SQL
+from slaq.stores.sqlite.queries import SQL
 
 CAPACITY = 640
 #: Epochs between the scheduler's last snapshot and its end, in the restart.
@@ -34,7 +34,7 @@ SINCE_SNAPSHOT = 10
 
 
 class _Idle:
-    """Stands still; an engine with as many units as there are, and whatever events it is given."""
+    """Stands still; an engine with a fixed number of cores, and whatever events it is given."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -43,19 +43,22 @@ class _Idle:
     def now(self) -> float:
         return self.time
 
-    def sleep_until(self, moment: float) -> None:
+    def sleep_until(self, moment: float, *, earliest: float = 0.0) -> None:
         self.time = max(self.time, moment)
 
-    def capacity(self) -> int:
+    def wake(self) -> None:
+        pass
+
+    def capacity(self) -> float:
         return CAPACITY
 
-    def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
+    def start(self, spec: JobSpec) -> None:
         pass
 
     def stop(self, job_id: str) -> None:
         pass
 
-    def grant(self, allocation: object) -> None:
+    def grant(self, cores: object) -> None:
         pass
 
     def poll(self) -> list[Event]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from slaq.bootstrap import simulate
 from slaq.core.outcome import Outcome
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 from slaq.simulation.recorded import Selection, read_archive, sample
 from slaq.simulation.workload import Workload
 
@@ -34,7 +34,7 @@ LOADS = (
 
 def workload(load: Load, seed: int, data: Path | None) -> Workload:
     rng = np.random.default_rng(seed)
-    demand = Demand(mean_arrival=load.mean_arrival)
+    demand = WorkloadShape(mean_arrival=load.mean_arrival)
     if data is None:
         return generate(load.jobs, rng, demand)
     return sample(read_archive(data, Selection(min_length=30)), load.jobs, rng, demand)

@@ -13,9 +13,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from slaq.core.allocation import Allocation
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal
@@ -32,8 +29,8 @@ SLOTS, PARTITIONS_PER_SLOT, FEATURES = 8, 6, 40
 ROWS, FEW_ROWS = 1_000_000, 200_000
 #: Targets in slots, one after another.
 TARGETS = ({"a": 5, "b": 2, "c": 1}, {"a": 1, "b": 2, "c": 5})
-#: Units to a slot, and seconds to an epoch.
-UNITS, EPOCH = 8, 1.0
+#: Seconds to an epoch.
+EPOCH = 1.0
 
 
 def made_up(spark: Any, rows: int) -> Any:
@@ -67,18 +64,12 @@ def endless(frame: Any) -> Callable[[Any, Any], Any]:
 def engine_of(application: Application, how: Shares) -> Iterator[SparkEngine]:
     """An engine without a scheduler: grants are given by hand."""
     with tempfile.TemporaryDirectory() as folder:
-        site = SparkSite(units_per_slot=UNITS, epoch_seconds=EPOCH, directory=Path(folder), shares=how)
+        site = SparkSite(epoch_seconds=EPOCH, directory=Path(folder), shares=how)
         engine = SparkEngine(application, site, Journal(WallClock()))
         try:
             yield engine
         finally:
             engine.close()
-
-
-def slots(granted: Mapping[str, float]) -> Allocation:
-    """Return an allocation in slots."""
-    units = np.rint(np.array(list(granted.values())) * UNITS).astype(np.int64)
-    return Allocation(ids=tuple(granted), units=units, credit=np.zeros(len(granted)))
 
 
 def delivered(engine: SparkEngine, pools: dict[str, Any], seconds: float) -> tuple[dict[str, float], float]:
@@ -107,11 +98,11 @@ def begin(engine: SparkEngine, jobs: Iterable[str], frame: Any) -> dict[str, Any
     """Start jobs that never end; return their pools."""
     for job in jobs:
         engine.prepare(job, SparkJob(work=endless(frame), data=Dataset()))
-        engine.start(JobSpec(id=job), None)
-    return {run.job_id: run.lane.pool for run in engine._active()}
+        engine.start(JobSpec(id=job))
+    return {run.job_id: run.pool.pool for run in engine._active()}
 
 
-def tell(title: str, means: dict[str, float], target: dict[str, float], idle: float) -> None:
+def tell(title: str, means: dict[str, float], target: Mapping[str, float], idle: float) -> None:
     """Print what was delivered beside what was due."""
     told = ", ".join(f"{name} {means[name]:.2f} of {target[name]:.3g}" for name in target)
     worst = max(abs(means[name] / target[name] - 1) for name in target)
@@ -123,7 +114,7 @@ def shares(spark: Any, frame: Any, how: Shares, seconds: float) -> None:
     with engine_of(Application(spark), how) as engine:
         pools = begin(engine, TARGETS[0], frame)
         for target in TARGETS:
-            engine.grant(slots(target))
+            engine.grant(target)
             delivered(engine, pools, seconds / 5)
             before = {run.job_id: run.iteration for run in engine._active()}
             means, idle = delivered(engine, pools, seconds)
@@ -135,7 +126,7 @@ def warm(spark: Any, frame: Any, seconds: float) -> None:
     """Run what will be measured, for Java to compile it."""
     with engine_of(Application(spark), Shares.POOLS) as engine:
         pools = begin(engine, TARGETS[0], frame)
-        engine.grant(slots(dict.fromkeys(pools, SLOTS / len(pools))))
+        engine.grant(dict.fromkeys(pools, SLOTS / len(pools)))
         delivered(engine, pools, seconds)
 
 
@@ -161,7 +152,7 @@ def other_work(spark: Any, frame: Any, seconds: float) -> None:
         pools["other"] = found[0]
         engine.capacity()
         fair = SLOTS / 3
-        engine.grant(slots({"a": 1.5 * fair, "b": 0.5 * fair}))
+        engine.grant({"a": 1.5 * fair, "b": 0.5 * fair})
         delivered(engine, pools, seconds / 5)
         means, idle = delivered(engine, pools, seconds)
         tell("beside other work", means, {"a": 1.5 * fair, "b": 0.5 * fair, "other": fair}, idle)
@@ -176,7 +167,7 @@ def reaction(spark: Any, frame: Any) -> None:
         took = []
         for turn in range(6):
             favoured = "ab"[turn % 2]
-            engine.grant(slots({"a": 7, "b": 1} if favoured == "a" else {"a": 1, "b": 7}))
+            engine.grant({"a": 7, "b": 1} if favoured == "a" else {"a": 1, "b": 7})
             began = time.monotonic()
             while pools[favoured].runningTasks() < SLOTS // 2 and time.monotonic() - began < 10:
                 time.sleep(0.005)

@@ -10,7 +10,7 @@ import slaq
 try:
     import torch
 except ImportError:
-    sys.exit("this example needs PyTorch, which is not installed; install it with: pip install slaq[torch]")
+    sys.exit("this example needs PyTorch, which is not installed; install it with: pip install 'slaq[torch]'")
 
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -10,7 +10,7 @@ from replication.training_sets import mnist
 from slaq import Context, Dataset
 from slaq.algorithms.gradient_descent import penalised
 from slaq.algorithms.logistic_regression import loss_and_gradient
-from slaq.cli.demo_jobs import KINDS, USUAL_CORES, PlannedJob, classes
+from slaq.cli.demo.jobs import KINDS, USUAL_CORES, PlannedJob, classes
 from slaq.core.arrays import Floats
 
 #: The name of the job that is watched.

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from replication.intervals import Estimate
 from slaq import SlaqError
-from slaq.simulation.generator import Curve
+from slaq.simulation.generator import CurveShape
 from slaq.simulation.workload import Workload
 
 HERE = Path(__file__).parent
@@ -204,7 +204,7 @@ def recorded_runs(folder: Path = CURVES) -> Workload | None:
     return Workload(tuple(jobs)) if jobs else None
 
 
-def recorded_curves(folder: Path = CURVES) -> tuple[Curve, ...]:
+def recorded_curves(folder: Path = CURVES) -> tuple[CurveShape, ...]:
     """Return the curves of those runs, labelled with their algorithms; empty without any."""
     runs = recorded_runs(folder)
-    return () if runs is None else tuple(Curve(job.algorithm, job.losses) for job in runs)
+    return () if runs is None else tuple(CurveShape(job.algorithm, job.losses) for job in runs)

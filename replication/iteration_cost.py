@@ -21,11 +21,11 @@ from replication.quiet import busy_share, noise
 from slaq import Cluster, Context
 from slaq.algorithms.gradient_descent import total
 from slaq.algorithms.mlp import initial, loss_and_gradient
-from slaq.cli.demo_jobs import classes
+from slaq.cli.demo.jobs import classes
 from slaq.core.arrays import Floats
 from slaq.core.job import Observation
 from slaq.core.runtime import RuntimeModel
-from slaq.engines.local.engine import cores_here
+from slaq.engines.processes import cores_here
 from slaq.reports.style import BLUE, INK, MUTED
 
 ROWS, FEATURES, CLASSES = 1000, 40, 10

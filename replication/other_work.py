@@ -14,7 +14,7 @@ from replication.experiment import Experiment, KeyFigure, Picture, Results, Sect
 from replication.intervals import changes, estimate, number, percent, sentences, shown, table
 from replication.simulated import EPOCH_SECONDS, UNITS, Arm, Load, binned, loads, origin
 from slaq.core.arrays import Floats
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.ports import History
 from slaq.reports.style import few_ticks, pen
 from slaq.simulation.workload import SimulatedJob, Workload
@@ -64,7 +64,7 @@ def one(case: tuple[Load, str]) -> dict[str, Any]:
     run = Arm(policy=policy).run(workload, load.seed)
     seen = tally(workload, run.history)
     deviation = {job_id: seen.held[job_id] / seen.due[job_id] - 1.0 for job_id in seen.held}
-    reserved = {job.spec.id for job in workload if job.spec.reserved_units is not None}
+    reserved = {job.spec.id for job in workload if job.spec.reserved is not None}
     return {
         "time_to_90": run.outcome.time_to_90,
         "fair share": [value for job_id, value in deviation.items() if job_id not in reserved],
@@ -84,9 +84,9 @@ def mixed(workload: Workload) -> Workload:
         spec = JobSpec(
             id=f"other-{number_}",
             arrival=job.spec.arrival,
-            kind=Kind.OTHER,
-            max_units=job.spec.max_units,
-            reserved_units=None if number_ % (2 * EVERY) else RESERVED_UNITS,
+            trains=False,
+            demand=job.spec.demand,
+            reserved=None if number_ % (2 * EVERY) else float(RESERVED_UNITS),
         )
         jobs.append(SimulatedJob(spec=spec, cpu_seconds=job.total_cpu_seconds))
     return Workload(tuple(jobs))
@@ -112,32 +112,32 @@ def tally(workload: Workload, history: History) -> Tally:
         shares = _fair(here, decision.capacity)
         if not _contended(here, shares, decision.capacity):
             continue
-        other = [k for k, spec in enumerate(here) if spec.kind is Kind.OTHER]
+        other = [k for k, spec in enumerate(here) if not spec.trains]
         for k in other:
             job_id = here[k].id
-            result.held[job_id] = result.held.get(job_id, 0.0) + float(decision.units[k])
+            result.held[job_id] = result.held.get(job_id, 0.0) + float(decision.cores[k])
             result.due[job_id] = result.due.get(job_id, 0.0) + float(shares[k])
         result.times.append(decision.time)
-        result.units_held.append(float(decision.units[other].sum()))
+        result.units_held.append(float(decision.cores[other].sum()))
         result.units_due.append(float(shares[other].sum()))
     return result
 
 
-def _contended(specs: list[JobSpec], shares: Floats, capacity: int) -> bool:
+def _contended(specs: list[JobSpec], shares: Floats, capacity: float) -> bool:
     """Return whether ML jobs can use all that other work leaves: else that takes more than it is due."""
     usable = sum(
-        share if spec.kind is Kind.OTHER else min(spec.max_units or capacity, capacity)
+        share if not spec.trains else min(spec.demand.most or capacity, capacity)
         for spec, share in zip(specs, shares.tolist(), strict=True)
     )
     return usable >= capacity
 
 
-def _fair(specs: list[JobSpec], capacity: int) -> Floats:
+def _fair(specs: list[JobSpec], capacity: float) -> Floats:
     """Return the max-min fair shares of all jobs, where a reservation counts as what its job is due."""
     limit = np.array(
-        [spec.max_units or capacity if spec.reserved_units is None else spec.reserved_units for spec in specs]
+        [spec.demand.most or capacity if spec.reserved is None else spec.reserved for spec in specs]
     )
-    least = np.array([spec.reserved_units or 0 for spec in specs])
+    least = np.array([spec.reserved or 0.0 for spec in specs])
     # One level for all, between each job's least and limit; halved until the shares fill the capacity.
     low, high = 0.0, float(capacity)
     for _ in range(60):

@@ -79,14 +79,14 @@ def one(case: tuple[Load, str]) -> dict[str, Any]:
     """Run one seed's jobs under one policy."""
     jobs, policy = case
     outcome = Arm(policy=policy).run(jobs.workload(), jobs.seed).outcome
-    total = np.maximum(outcome.units_by_group.sum(axis=1), 1.0)
+    total = np.maximum(outcome.cores_by_group.sum(axis=1), 1.0)
     return {
         **{measure: getattr(outcome, measure) for measure in (*MEASURES, *CONTEXT)},
         "time_to": outcome.time_to,
         "share_by_group": dict(outcome.share_by_group),
         "loss_over_time": binned(outcome.times, outcome.loss),
         "units_over_time": {
-            group: binned(outcome.times, outcome.units_by_group[:, k] / total, points=60)
+            group: binned(outcome.times, outcome.cores_by_group[:, k] / total, points=60)
             for k, group in enumerate(GROUPS)
         },
     }

@@ -21,6 +21,7 @@ from replication.experiment import Experiment, KeyFigure, Picture, Results, Sect
 from replication.intervals import changes, estimate, number, percent, sentences, shown, table
 from replication.simulated import binned
 from slaq.bootstrap import Simulation
+from slaq.core.demand import Demand
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
 from slaq.simulation.recorded import Selection, read_archive, sample
@@ -95,7 +96,9 @@ class Replay:
         jobs = [
             replace(
                 job,
-                spec=replace(job.spec, id=f"job-{k}", arrival=request.arrival, max_units=request.gpus),
+                spec=replace(
+                    job.spec, id=f"job-{k}", arrival=request.arrival, demand=Demand(most=float(request.gpus))
+                ),
                 cpu_seconds_per_iteration=request.work / job.iterations,
             )
             for k, (job, request) in enumerate(zip(drawn, requests, strict=True))
@@ -120,7 +123,7 @@ def run(settings: Settings) -> Results:
         "units": units,
         "epoch_seconds": EPOCH_SECONDS,
         "pressure": PRESSURE,
-        "gpus": sorted({job.spec.max_units for job in workload if job.spec.max_units}),
+        "gpus": sorted({int(job.spec.demand.most) for job in workload if job.spec.demand.most}),
         "policies": {
             policy: {
                 **{m: estimate(each[m] for each in runs) for m in (*MEASURES, "peak_active", "decision_ms")},

@@ -27,9 +27,9 @@ from replication.paper_workload import PAPER
 from replication.quiet import busy_share, noise
 from replication.simulated import MEASURE_NAMES, MEASURES, binned
 from replication.watched_job import NAMES, POLICIES, figure_3, followed
-from slaq.cli.training import Site, Trained, measured, train
+from slaq.cli.demo.training import Trained, TrainingSite, measured, train
 from slaq.core.outcome import REDUCTIONS
-from slaq.engines.local.engine import cores_here
+from slaq.engines.processes import cores_here
 from slaq.reports.style import few_ticks, pen
 
 EPOCH_SECONDS = 0.5
@@ -40,7 +40,7 @@ LONGEST_GAP = 4 * EPOCH_SECONDS
 def run(settings: Settings) -> Results:
     """Train every seed's jobs under both policies."""
     crowd, cores = QUICK if settings.quick else FULL, cores_here()
-    site = Site(cores=cores, epoch_seconds=EPOCH_SECONDS)
+    site = TrainingSite(cores=cores, epoch_seconds=EPOCH_SECONDS)
     pairs, busy, origin = [], list[float | None](), ""
     for place, seed in enumerate(settings.seeds):
         jobs, origin = plan(crowd, cores, seed, settings)

@@ -17,7 +17,7 @@ import numpy as np
 
 from replication.catalogue import Training, trainings
 from slaq import Cluster, Job
-from slaq.cli.terminal import progress
+from slaq.cli.display.terminal import progress
 from slaq.core.job import JobSpec
 from slaq.simulation.workload import SimulatedJob, Workload
 

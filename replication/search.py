@@ -20,6 +20,7 @@ from replication.simulated import EPOCH_SECONDS, UNITS
 from replication.successive_halving import SuccessiveHalving
 from slaq.bootstrap import Simulation
 from slaq.core.arrays import Floats
+from slaq.core.demand import Demand
 from slaq.core.events import LossObserved
 from slaq.core.job import JobSpec
 from slaq.reports.style import Pen, pen
@@ -64,7 +65,9 @@ class Search:
         return Workload(
             tuple(
                 SimulatedJob(
-                    spec=JobSpec(id=f"configuration-{k}", arrival=float(arrival), max_units=MAX_UNITS),
+                    spec=JobSpec(
+                        id=f"configuration-{k}", arrival=float(arrival), demand=Demand(most=float(MAX_UNITS))
+                    ),
                     losses=curve,
                     cpu_seconds_per_iteration=CPU_SECONDS_PER_ITERATION,
                 )

@@ -11,12 +11,12 @@ from replication.experiment import Settings, in_parallel, recorded_curves
 from replication.intervals import changes, estimate
 from slaq.bootstrap import Run, Simulation, make_forecaster
 from slaq.core.arrays import Floats
+from slaq.core.baselines import WeightedFit
 from slaq.core.forecast import CurveForecaster
 from slaq.core.forecaster import Forecaster
 from slaq.core.policies import TotalQuality
-from slaq.core.rivals import WeightedFit
 from slaq.simulation.distortion import DistortedForecaster
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 from slaq.simulation.recorded import sample
 from slaq.simulation.workload import Workload
 
@@ -56,8 +56,8 @@ class Load:
     def workload(self) -> Workload:
         """Return the jobs: every algorithm equally often, Poisson arrivals, log-normal costs."""
         rng = np.random.default_rng(self.seed)
-        demand = Demand(
-            mean_arrival=self.mean_arrival, median_cpu_seconds=self.median_cpu_seconds, max_units=UNITS
+        demand = WorkloadShape(
+            mean_arrival=self.mean_arrival, median_cpu_seconds=self.median_cpu_seconds, max_cores=UNITS
         )
         recorded = recorded_curves(self.curves)
         if recorded:

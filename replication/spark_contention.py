@@ -19,9 +19,9 @@ import numpy as np
 
 from replication.experiment import Comparison, Experiment, KeyFigure, Results, Section, Settings, SkippedError
 from replication.intervals import estimate, number, percent, sentences, short_of, shown, table
-from slaq.cli.spark_jobs import ROWS, SLOTS_PER_CORE, PlannedFit, made_up, plan, train, warm_up
+from slaq.cli.demo.spark_jobs import ROWS, SLOTS_PER_CORE, PlannedFit, made_up, plan, train, warm_up
 from slaq.core.outcome import JobCurve, Outcome, measure
-from slaq.engines.local.engine import cores_here
+from slaq.engines.processes import cores_here
 
 if TYPE_CHECKING:
     from slaq.spark import SparkCluster

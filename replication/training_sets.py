@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from slaq import Dataset
-from slaq.cli.demo_jobs import Draw, classes, clusters, documents, numbers
+from slaq.cli.demo.jobs import Draw, classes, clusters, documents, numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from replication.experiment import Comparison, Picture, Results, Section
 from replication.intervals import changes, number, percent, sentences, short_of, table
 from replication.quiet import noise
 from slaq.bootstrap import Run
-from slaq.cli.training import Trained
+from slaq.cli.demo.training import Trained
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
 from slaq.reports.style import few_ticks, pen

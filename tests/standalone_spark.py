@@ -125,6 +125,8 @@ def try_out(standalone: Standalone, folder: Path) -> dict[str, Any]:
     settings = {
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
+        # As the tests have it for drivers; tests/conftest.py says why.
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }

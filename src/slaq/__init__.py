@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from slaq.handle import Job
     from slaq.jobs.context import Cancelled, Context
     from slaq.jobs.data import Dataset
-    from slaq.reporting import announce, report
+    from slaq.jobs.share import Share, share
+    from slaq.reporting import announce, can_use, report
 
     __version__: str
 
@@ -27,12 +28,15 @@ __all__ = [
     "Dataset",
     "Forecast",
     "Job",
+    "Share",
     "SlaqError",
     "__version__",
     "announce",
+    "can_use",
     "connect",
     "forecast",
     "report",
+    "share",
 ]
 
 _HOME = {
@@ -43,11 +47,14 @@ _HOME = {
     "Dataset": "slaq.jobs.data",
     "Forecast": "slaq.core.forecast",
     "Job": "slaq.handle",
+    "Share": "slaq.jobs.share",
     "SlaqError": "slaq.core.errors",
     "announce": "slaq.reporting",
+    "can_use": "slaq.reporting",
     "connect": "slaq.client",
     "forecast": "slaq.core.forecast",
     "report": "slaq.reporting",
+    "share": "slaq.jobs.share",
 }
 
 # Hidden from type checkers, which would otherwise take every misspelt name for a lazy one.

@@ -1,30 +1,38 @@
 """The composition root: the only place where names choose classes."""
 
+import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
+from slaq.core.admission import Admission, MemoryRoom
 from slaq.core.allocation import Policy
-from slaq.core.appraisal import OPTIMISM, Appraiser
+from slaq.core.appraisal import OPTIMISM, Appraiser, usual_units_per_core
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownNameError
-from slaq.core.explanation import Rule
+from slaq.core.events import Event
+from slaq.core.explanation import PolicyRule
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
 from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
-from slaq.engines.journal import Journal, Listener
-from slaq.engines.local.commands import CommandRunner
+from slaq.engines.journal import Ending, Journal, Listener
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.external import ExternalRunner
-from slaq.engines.local.programs import Programs, Site
-from slaq.engines.processes.sources import checked_pattern
-from slaq.engines.units import FractionalRoster
-from slaq.ports import Clock, History
+from slaq.engines.node.commands.runner import CommandJob, CommandRunner
+from slaq.engines.node.external import ExternalJob, ExternalRunner
+from slaq.engines.node.node import LocalNode, make_node
+from slaq.engines.node.site import Site
+from slaq.engines.processes import cores_here
+from slaq.kinds.machine import memory_here
+from slaq.plugins import Registry
+from slaq.ports import Clock, History, LiveEngine
 from slaq.scheduler import Scheduler
 from slaq.simulation.clairvoyant import ClairvoyantAppraiser
 from slaq.simulation.clock import VirtualClock
@@ -34,10 +42,12 @@ from slaq.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from slaq.config import Vocabulary
-    from slaq.engines.spark.application import Application
-    from slaq.engines.spark.engine import SparkEngine, SparkSite
+    from slaq.config.service import ServiceSettings
+    from slaq.service.parts import Parts
+    from slaq.service.service import Service
+    from slaq.stores.sqlite import SqliteStore
 
-_POLICIES: dict[str, Callable[[], Policy]] = {
+_LIVE: dict[str, Callable[[], Policy]] = {
     "total-quality": TotalQuality,
     "min-quality": MinQuality,
     "fair": Fair,
@@ -48,31 +58,51 @@ _POLICIES: dict[str, Callable[[], Policy]] = {
 }
 #: Total quality with the true curves in place of forecasts; only a simulation has those.
 CLAIRVOYANT = "clairvoyant"
-
-POLICIES: tuple[str, ...] = (*_POLICIES, CLAIRVOYANT)
-#: Policies that need no knowledge of the future.
-LIVE_POLICIES: tuple[str, ...] = tuple(_POLICIES)
+#: The policies that slaq brings, and those of them that need no knowledge of the future.
+POLICIES: tuple[str, ...] = (*_LIVE, CLAIRVOYANT)
+LIVE_POLICIES: tuple[str, ...] = tuple(_LIVE)
 FORECASTERS: tuple[str, ...] = tuple(METHODS)
+
+_live_policies: Registry[[], Policy] = Registry(
+    kind="policy for a live cluster", group="slaq.policies", protocol=Policy, own=_LIVE
+)
+_policies: Registry[[], Policy] = Registry(
+    kind="policy",
+    group="slaq.policies",
+    protocol=Policy,
+    own={**_LIVE, CLAIRVOYANT: partial(TotalQuality, floor=0.0)},
+)
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return the names of all policies, those that installed packages add included."""
+    return _policies.names()
+
+
+def live_policy_names() -> tuple[str, ...]:
+    """Return the names of the policies that need no knowledge of the future, those of packages included."""
+    return _live_policies.names()
 
 
 def make_policy(name: str) -> Policy:
     """Return the policy of that name."""
-    if name not in POLICIES:
-        raise UnknownNameError("policy", name, POLICIES)
-    return TotalQuality(floor=0.0) if name == CLAIRVOYANT else _POLICIES[name]()
+    return _policies.make(name)
 
 
 def make_live_policy(name: str) -> Policy:
     """Return the policy of that name; one that knows the future is refused."""
-    if name not in LIVE_POLICIES:
-        raise UnknownNameError("policy for a live cluster", name, LIVE_POLICIES)
-    return make_policy(name)
+    return _live_policies.make(name)
 
 
-def rule_of(name: str) -> Rule:
+def name_of_policy(policy: str | Policy) -> str:
+    """Return what to call a policy: its name, or the name of its class."""
+    return policy if isinstance(policy, str) else type(policy).__name__
+
+
+def rule_of(name: str) -> PolicyRule:
     """Return what explanations have to know of the policy of that name."""
-    by_gain = name in ("total-quality", "deadline", CLAIRVOYANT)
-    return Rule(name=name, by_gain=by_gain, by_need=name == "deadline")
+    policy = make_policy(name)
+    return PolicyRule(name=name, by_gain=policy.by_gain, by_need=policy.by_need)
 
 
 def make_forecaster(name: str) -> Forecaster:
@@ -95,7 +125,11 @@ def jobs_vocabulary() -> "Vocabulary":
         )
         for name, algorithm in ALGORITHMS.items()
     }
-    return Vocabulary(policies=LIVE_POLICIES, algorithms=recipes, check_pattern=checked_pattern)
+    return Vocabulary(
+        policies=live_policy_names(),
+        engines=engine_names(),
+        algorithms=recipes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +189,7 @@ class Simulation:
                 progress(store.ended / max(len(self.workload), 1))
         best = {job.spec.id: job.best_loss for job in self.workload}
         curves = [JobCurve.of(spec, store.events(spec.id), best[spec.id]) for spec in store.jobs()]
-        name = self.policy if isinstance(self.policy, str) else type(self.policy).__name__
+        name = name_of_policy(self.policy)
         return Run(outcome=measure(name, curves, store.decisions(), self.epoch_seconds), history=store)
 
     def _appraiser(self) -> Appraiser:
@@ -173,7 +207,7 @@ class Simulation:
 def simulate(
     workload: Workload,
     *,
-    policy: str,
+    policy: str | Policy,
     capacity: Capacity,
     epoch_seconds: float = 3.0,
     forecaster: str = "slaq",
@@ -189,92 +223,153 @@ def simulate(
     ).run(progress)
 
 
+class LivePolicies:
+    """The policies that a service can decide by."""
+
+    def make(self, name: str) -> Policy:
+        """Return the policy of that name; raises where there is none."""
+        return make_live_policy(name)
+
+    def rule(self, name: str) -> PolicyRule:
+        """Return what explanations have to know of the policy of that name."""
+        return rule_of(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _WakeAtEnds(Listener):
+    """Wakes the clock, and so the scheduler, when a job has ended."""
+
+    clock: Clock
+
+    @override
+    def happened(self, event: Event, ending: Ending | None) -> None:
+        if ending is not None:
+            self.clock.wake()
+
+
+def open_service(settings: "ServiceSettings") -> "Service":
+    """Open the service of a home: its store, the engine of this machine, and the kinds of jobs."""
+    from slaq.service.service import Service
+    from slaq.stores.sqlite import SqliteStore
+
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o711)
+    settings.jobs.mkdir(exist_ok=True, mode=0o711)
+    store = SqliteStore(settings.database, cores_per_unit=1.0 / _units_per_core(settings))
+    with ExitStack() as undo:
+        undo.callback(store.close)
+        parts = _service_parts(settings, store)
+        undo.callback(parts.engine.close)
+        service = Service(settings, parts)
+        # From here on the service itself closes the engine and the store.
+        undo.pop_all()
+    return service
+
+
+def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts":
+    from slaq.kinds import machine
+    from slaq.kinds.command import CommandKind
+    from slaq.kinds.external import ExternalKind
+    from slaq.kinds.processes import ProcessJobs, mark_processes
+    from slaq.kinds.program import ProgramKind
+    from slaq.service.kinds import Kinds
+    from slaq.service.parts import Parts
+
+    # Never before what is stored: a clock that was set back must not make time run backwards.
+    clock = WallClock(max(time.time(), store.last_time()))
+    site = Site(
+        cores=settings.cores or cores_here(),
+        epoch_seconds=settings.epoch_seconds,
+        directory=settings.jobs,
+        throttle=settings.throttle,
+        token=mark_processes(store),
+    )
+    journal = Journal(clock, _WakeAtEnds(clock))
+    commands, external = CommandRunner(journal, site.throttle, site.token), ExternalRunner(journal)
+    engine = LocalEngine(LocalNode(site, journal, {CommandJob: commands, ExternalJob: external}))
+    processes = ProcessJobs(
+        folder=settings.jobs,
+        give=engine.prepare,
+        cores=site.cores,
+        open_files=machine.raise_descriptor_limit(),
+    )
+    return Parts(
+        store=store,
+        clock=clock,
+        engine=engine,
+        kinds=Kinds.of(
+            CommandKind(processes),
+            ProgramKind(processes),
+            ExternalKind(folder=settings.jobs, give=engine.prepare, runner=external),
+        ),
+        policies=LivePolicies(),
+        roster=Roster(make_forecaster("slaq")),
+        units_per_core=_units_per_core(settings),
+        admission=machine.rules(),
+        enforcement=lambda: commands.way,
+    )
+
+
+def _units_per_core(settings: "ServiceSettings") -> int:
+    """Return into how many units the decisions of a service cut a core."""
+    return settings.units_per_core or usual_units_per_core(settings.cores or cores_here())
+
+
+E_co = TypeVar("E_co", bound=LiveEngine, covariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """A scheduler on this machine's cores, and what it is made of."""
+class Live(Generic[E_co]):
+    """A scheduler on a running engine, and what it is made of."""
 
     scheduler: Scheduler
-    engine: LocalEngine
-    programs: Programs
-    commands: CommandRunner
+    engine: E_co
     store: MemoryStore
     clock: WallClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
-    """What a service runs jobs with: commands in process trees, and jobs that run elsewhere."""
+class Pace:
+    """How often a live cluster decides, and how finely."""
 
-    engine: LocalEngine
-    commands: CommandRunner
-    external: ExternalRunner
-
-
-def make_station(
-    clock: Clock, listener: Listener, *, cores: int, units_per_core: int, throttle: str | None, token: str
-) -> Station:
-    """Return the engine of a service; `token` marks its processes."""
-    journal = Journal(clock, listener)
-    commands = CommandRunner(journal, units_per_core, throttle, token)
-    external = ExternalRunner(journal)
-    engine = LocalEngine(journal, [commands, external], cores * units_per_core)
-    return Station(engine=engine, commands=commands, external=external)
+    epoch_seconds: float
+    units_per_core: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOnSpark:
-    """A scheduler on a Spark application, and what it is made of."""
-
-    scheduler: Scheduler
-    engine: "SparkEngine"
-    store: MemoryStore
-    clock: WallClock
-
-
-def go_live_on_spark(
-    policy: str, application: "Application", site: "SparkSite", listener: Listener
-) -> LiveOnSpark:
-    """Start the engine of a Spark application under a policy; the caller runs the epochs and closes the engine."""
-    from slaq.engines.spark.engine import SparkEngine
-    from slaq.engines.spark.roster import SlotRoster
-
-    chosen = make_live_policy(policy)
+def go_live(
+    policy: str | Policy, start_engine: Callable[[Journal], E_co], listener: Listener, pace: Pace
+) -> Live[E_co]:
+    """Start an engine under a policy; the caller runs the epochs and closes the engine."""
+    chosen = make_live_policy(policy) if isinstance(policy, str) else policy
     clock = WallClock()
     store = MemoryStore()
-    engine = SparkEngine(application, site, Journal(clock, listener))
+    engine, memory = start_engine(Journal(clock, listener)), memory_here()
     scheduler = Scheduler(
         engine=engine,
         store=store,
         clock=clock,
         policy=chosen,
-        appraiser=Appraiser(epoch_seconds=site.epoch_seconds),
-        roster=SlotRoster(make_forecaster("slaq"), site.units_per_slot, engine),
+        appraiser=Appraiser(epoch_seconds=pace.epoch_seconds, units_per_core=pace.units_per_core),
+        roster=Roster(make_forecaster("slaq")),
+        admission=Admission(rules=(MemoryRoom(lambda: memory),)),
     )
-    return LiveOnSpark(scheduler=scheduler, engine=engine, store=store, clock=clock)
+    return Live(scheduler=scheduler, engine=engine, store=store, clock=clock)
 
 
-def go_live(policy: str, site: Site, listener: Listener, throttle: str | None = None) -> Live:
-    """Start the engine of this machine under a policy; the caller runs the epochs and closes the engine."""
-    chosen = make_live_policy(policy)
-    clock = WallClock()
-    store = MemoryStore()
-    journal = Journal(clock, listener)
-    commands = CommandRunner(journal, site.units_per_core, throttle)
-    programs = Programs(site, journal)
-    engine = LocalEngine(journal, [programs, commands], site.cores * site.units_per_core)
-    scheduler = Scheduler(
-        engine=engine,
-        store=store,
-        clock=clock,
-        policy=chosen,
-        appraiser=Appraiser(epoch_seconds=site.epoch_seconds),
-        roster=FractionalRoster(make_forecaster("slaq"), site.units_per_core),
-    )
-    return Live(
-        scheduler=scheduler,
-        engine=engine,
-        programs=programs,
-        commands=commands,
-        store=store,
-        clock=clock,
-    )
+def _local_engine(site: Site, journal: Journal) -> LiveEngine:
+    return LocalEngine(make_node(site, journal))
+
+
+_engines: Registry[[Site, Journal], LiveEngine] = Registry(
+    kind="engine", group="slaq.engines", protocol=LiveEngine, own={"local": _local_engine}
+)
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the names of the engines that a jobs file may use, those that installed packages add included."""
+    own, *added = _engines.names()
+    return tuple(dict.fromkeys((own, "spark", *added)))
+
+
+def make_engine(name: str, site: Site, journal: Journal) -> LiveEngine:
+    """Start the engine of that name for `slaq.Cluster`; Spark has a cluster of its own."""
+    return _engines.make(name, site, journal)

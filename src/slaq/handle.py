@@ -1,4 +1,4 @@
-"""The handle to one submitted job, in the manner of a Future, whatever engine runs it."""
+"""The handle of a submitted job, similar to a Future, the same on every engine."""
 
 import logging
 import math
@@ -10,19 +10,19 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from slaq.core.enough import Enough, reduction_made
+from slaq.core.demand import Demand
 from slaq.core.errors import JobFailedError
 from slaq.core.forecast import Forecast, forecast
 from slaq.core.job import JobState, Observation
+from slaq.core.stopping import StopAt, reduction_made
 from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
-from slaq.engines.local.tracebacks import unpack_error
-from slaq.engines.local.wire import unpack
+from slaq.engines.packing import Packed, unpack, unpack_error
 
 _log = logging.getLogger(__name__)
 
 
-class Home(Protocol):
+class JobHost(Protocol):
     """The cluster a job belongs to, as its handle sees it."""
 
     def directory_of(self, job_id: str) -> Path:
@@ -30,7 +30,7 @@ class Home(Protocol):
         ...
 
     def wake(self) -> None:
-        """Decide anew soon, rather than when the epoch is over."""
+        """Make the scheduler decide soon, before the epoch is over."""
         ...
 
 
@@ -40,7 +40,7 @@ class Job:
     Its `directory` holds `log.txt`, what its program and tasks printed, and `checkpoint`, what it last kept.
     """
 
-    def __init__(self, cluster: Home, job_id: str, stop_at: float | None, target: float | None) -> None:
+    def __init__(self, cluster: JobHost, job_id: str, stop_at: float | None, target: float | None) -> None:
         #: What the cluster knows it by.
         self.id = job_id
         self._cluster = cluster
@@ -52,12 +52,13 @@ class Job:
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
         self._announced: list[int] = []
-        #: Where among its losses the curve of the model it trains now begins.
+        #: The index of the first loss of the model it trains now.
         self._curve = 0
-        self._units = 0
+        self._cores = 0.0
         self._reduction = 0.0
-        # With a target it is the engine that knows when that is reached.
-        self._enough = Enough(stop_at) if stop_at is not None and target is None else None
+        # With a target loss the engine checks this itself.
+        self._enough = StopAt(stop_at) if stop_at is not None and target is None else None
+        self._demand: Demand | None = None
         self._cancelling = False
         self._callbacks: list[Callable[[Job], object]] = []
         self._final: float | None = None
@@ -73,12 +74,12 @@ class Job:
 
     @property
     def state(self) -> JobState:
-        """Where it stands in its life."""
+        """Queued, running, or how it ended."""
         return self._state
 
     @property
     def reason(self) -> str:
-        """Why it ended, where that was not because its program returned; one sentence."""
+        """Why it ended, in one sentence; empty where its program returned."""
         return self._reason
 
     @property
@@ -98,22 +99,27 @@ class Job:
 
     @property
     def metrics(self) -> list[Mapping[str, float]]:
-        """What it has reported beside each loss."""
+        """The metrics that it has reported with each loss."""
         return list(self._metrics)
 
     @property
     def diverged(self) -> bool:
-        """Whether its last loss was not a finite number; it then holds the least share there is."""
+        """Whether its last loss was not a finite number; a diverged job holds the smallest share."""
         return bool(self._observations) and not math.isfinite(self._observations[-1].loss)
 
     @property
-    def units(self) -> int:
-        """The units it holds now; `Cluster.units_per_core` make a core."""
-        return 0 if self.done() else self._units
+    def cores(self) -> float:
+        """The cores it holds now; may be a fraction."""
+        return 0.0 if self.done() else self._cores
+
+    @property
+    def demand(self) -> Demand | None:
+        """What its program last said it can use, by `ctx.can_use` or `slaq.can_use`; None where it said nothing."""
+        return self._demand
 
     @property
     def reduction(self) -> float:
-        """The share of its whole fall, from the first loss to its target or to the forecast end, done so far."""
+        """The share of its whole reduction, from the first loss to its target or forecast end, made so far."""
         if not self.done():
             return self._reduction
         if self._final is None:
@@ -136,7 +142,7 @@ class Job:
             return ""
 
     def done(self) -> bool:
-        """Return whether it has ended, in whatever way."""
+        """Return whether it has ended: completed, failed or cancelled."""
         return self._ending is not None
 
     def running(self) -> bool:
@@ -144,7 +150,7 @@ class Job:
         return self._state is JobState.RUNNING
 
     def cancelled(self) -> bool:
-        """Return whether it was ended before it had done what was asked."""
+        """Return whether it was cancelled."""
         return self._state is JobState.CANCELLED
 
     def cancel(self) -> bool:
@@ -166,7 +172,8 @@ class Job:
         if error is not None:
             raise error
         assert self._ending is not None
-        return self._ending.value if self._ending.result is None else unpack(self._ending.result)
+        result = self._ending.result
+        return unpack(result.payload) if isinstance(result, Packed) else result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what its program raised, waiting for its end; None if it completed."""
@@ -175,12 +182,12 @@ class Job:
             raise CancelledError
         if ending.state is JobState.COMPLETED:
             return None
-        if ending.raised is not None:
-            return ending.raised
-        if ending.error is not None:
-            error, text = unpack_error(ending.error)
-            return JobFailedError(self.id, text) if error is None else error
-        return JobFailedError(self.id, ending.reason)
+        if isinstance(ending.error, BaseException):
+            return ending.error
+        if ending.error is None:
+            return JobFailedError(self.id, ending.reason)
+        error, text = unpack_error(ending.error.payload)
+        return JobFailedError(self.id, text) if error is None else error
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
         """Wait for its end or, if given, for that share of its whole reduction; return whether it has come."""
@@ -228,16 +235,18 @@ class Job:
     def _bend(self) -> None:
         self._announced.append(len(self._observations))
 
+    def _say(self, demand: Demand) -> None:
+        self._demand = demand
+
     def _begin_curve(self) -> None:
         self._curve = len(self._observations)
 
-    def _begin(self) -> None:
-        self._state = JobState.RUNNING
-
-    def _decide(self, units: int, reduction: float) -> bool:
+    def _decide(self, cores: float, reduction: float) -> bool:
         """Take note of a decision; return whether the job has done what was asked."""
         with self._changed:
-            self._units, self._reduction = units, reduction
+            if self._state is JobState.QUEUED:
+                self._state = JobState.RUNNING
+            self._cores, self._reduction = cores, reduction
             self._changed.notify_all()
         if self._enough is None:
             return False

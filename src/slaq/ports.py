@@ -1,9 +1,9 @@
-"""The interfaces between the epoch loop and the world: Clock, Engine, Store, History."""
+"""The interfaces between the epoch loop and the world: Clock, Engine, LiveEngine, Store, History."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from slaq.core.allocation import Allocation
+from slaq.core.allocation import Grant
 from slaq.core.decision import Decision
 from slaq.core.events import Event
 from slaq.core.job import JobSpec
@@ -16,8 +16,15 @@ class Clock(Protocol):
         """Return seconds since an arbitrary start; never runs backwards."""
         ...
 
-    def sleep_until(self, moment: float) -> None:
-        """Return once `now()` is at least `moment`; at once when that has passed."""
+    def sleep_until(self, moment: float, *, earliest: float = 0.0) -> None:
+        """Return once `now()` is at least `moment`, or once woken and at least `earliest`.
+
+        A call of `wake` since the last `sleep_until` counts.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Let the present or the next `sleep_until` return early; may be called from any thread."""
         ...
 
 
@@ -28,20 +35,20 @@ class Engine(Protocol):
     `JobEnded`, and reports nothing after it. Observations of a job come in the order of its iterations.
     """
 
-    def capacity(self) -> int:
-        """Return the units that can be handed out now."""
+    def capacity(self) -> float:
+        """Return the cores that can be handed out now."""
         ...
 
-    def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
-        """Begin a job, from its checkpoint if there is one; it holds no units until granted some."""
+    def start(self, spec: JobSpec) -> None:
+        """Begin a job; it holds nothing until granted some cores. A job that cannot begin ends as failed."""
         ...
 
     def stop(self, job_id: str) -> None:
         """End a job as cancelled; a job that has ended or is unknown is left alone."""
         ...
 
-    def grant(self, allocation: Allocation) -> None:
-        """Resize every job at once; one that is not named holds nothing from now on."""
+    def grant(self, cores: Mapping[str, float]) -> None:
+        """Resize every job at once, to so many cores by id; one that is not named holds nothing from now on."""
         ...
 
     def poll(self) -> Sequence[Event]:
@@ -49,27 +56,39 @@ class Engine(Protocol):
         ...
 
 
+class LiveEngine(Engine, Protocol):
+    """An engine of a cluster to which jobs are submitted while it runs."""
+
+    def prepare(self, job_id: str, work: Any, /) -> None:
+        """Take the work of a job, so that the job can be started by its id; raises if it cannot run."""
+        ...
+
+    def finish(self, job_id: str, reason: str) -> None:
+        """End a job early as completed."""
+        ...
+
+    def close(self) -> None:
+        """End every job and all processes; events up to then can still be polled."""
+        ...
+
+
 class Store(Protocol):
     """What survives a restart; the only channel between a running scheduler and everyone else."""
 
-    def due(self, now: float) -> Sequence[JobSpec]:
-        """Return the queued jobs whose arrival has come, earliest first; each is returned once."""
+    def queued(self) -> Iterable[JobSpec]:
+        """Return the jobs that wait to be started, by ascending arrival; changes nothing."""
         ...
 
-    def pending(self) -> bool:
-        """Return whether any job is still queued."""
+    def started(self, job_id: str, now: float) -> None:
+        """Take note that a queued job starts now; it is queued no longer."""
         ...
 
     def append(self, events: Sequence[Event]) -> None:
         """Keep the events, all or none."""
         ...
 
-    def record(self, decision: Decision, allocation: Allocation) -> None:
-        """Keep the decision, and the allocation that came of it."""
-        ...
-
-    def checkpoint(self, job_id: str) -> bytes | None:
-        """Return the job's last checkpoint, or None."""
+    def record(self, decision: Decision, grant: Grant) -> None:
+        """Keep the decision, and the grant that came of it."""
         ...
 
 

@@ -1,12 +1,13 @@
-"""What a training script says to slaq: its loss and its learning rate, in one line each; nothing outside slaq.
+"""What a training script says to slaq, in one line each: its loss, its learning rate, what it can use.
 
 A report is one line of JSON appended to the file that SLAQ_REPORTS names:
 
     {"iteration":3,"loss":0.42,"time":1700000000.123456,"cpu":12.345678,"pid":4711,"metrics":{"accuracy":0.9}}
 
 `iteration` counts the reports of that process from 0, `time` is the Unix time, `cpu` the CPU seconds of that
-process so far. An announcement has `learning_rate` in place of `iteration` and `loss`. Numbers that are not
-finite are written NaN, Infinity and -Infinity, as Python's json module does.
+process so far. An announcement has `learning_rate` in place of `iteration` and `loss`; what a job can use is an
+object `can_use` with `min_cores`, `max_cores` and `sizes`. Numbers that are not finite are written NaN, Infinity
+and -Infinity, as Python's json module does. Outside slaq nothing is written.
 """
 
 import os
@@ -14,11 +15,12 @@ import sys
 import time
 from math import isfinite, isnan
 
-VARIABLE = "SLAQ_REPORTS"
+from slaq.jobs import variables
 
 #: Type checkers read any constant of this name as true; the module itself loads no other.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import SupportsFloat, SupportsIndex
 
     Number = SupportsFloat | SupportsIndex | str
@@ -36,8 +38,8 @@ class _Pen:
         self.torn = False
         self.noted = False
         self.fd = -1
-        path = os.environ.get(VARIABLE)
-        if not path and os.environ.get("SLAQ_URL"):
+        path = os.environ.get(variables.REPORTS)
+        if not path and os.environ.get(variables.URL):
             path = self.spool()
         if path:
             try:
@@ -48,7 +50,7 @@ class _Pen:
     def spool(self) -> "str | None":
         """Return where reports to a service elsewhere are kept until they are sent."""
         try:
-            from slaq.shipping import spool_for_this_process
+            from slaq.report_uploader import spool_for_this_process
 
             return spool_for_this_process()
         except Exception as error:
@@ -92,9 +94,7 @@ def report(loss: "Number", **metrics: "Number") -> None:
     Anything that float() takes will do, a tensor of one element among them. Outside slaq this does nothing;
     inside it never raises: what cannot be reported is noted once on standard error.
     """
-    pen = _pen
-    if pen is None or pen.pid != os.getpid():
-        pen = _new_pen()
+    pen = _pen_of_this_process()
     if pen.fd < 0:
         return
     try:
@@ -105,16 +105,45 @@ def report(loss: "Number", **metrics: "Number") -> None:
 
 
 def announce(*, learning_rate: "Number") -> None:
-    """Tell slaq of a new learning rate: the curve bends here."""
-    pen = _pen
-    if pen is None or pen.pid != os.getpid():
-        pen = _new_pen()
+    """Tell slaq of a new learning rate: the curve bends here. Never raises, as `report`."""
+    pen = _pen_of_this_process()
     if pen.fd < 0:
         return
     try:
         pen.write(f'"learning_rate":{_number(learning_rate)}', {})
     except Exception as error:
         pen.note(error)
+
+
+def can_use(
+    *,
+    min_cores: "Number | None" = None,
+    max_cores: "Number | None" = None,
+    sizes: "str | Sequence[Number] | None" = None,
+) -> None:
+    """Tell slaq what this job can use from now on, in place of what it said before.
+
+    `sizes` is "any", "whole" (workers of one core each) or a list of numbers of cores. What is left out is as the
+    job's owner asked, and nothing can exceed that. Never raises, as `report`.
+    """
+    pen = _pen_of_this_process()
+    if pen.fd < 0:
+        return
+    try:
+        said = {"min_cores": min_cores, "max_cores": max_cores}
+        parts = [f'"{name}":{_number(value)}' for name, value in said.items() if value is not None]
+        if isinstance(sizes, str):
+            parts.append(f'"sizes":{_quoted(sizes)}')
+        elif sizes is not None:
+            parts.append(f'"sizes":[{",".join(map(_number, sizes))}]')
+        pen.write(f'"can_use":{{{",".join(parts)}}}', {})
+    except Exception as error:
+        pen.note(error)
+
+
+def _pen_of_this_process() -> _Pen:
+    pen = _pen
+    return _new_pen() if pen is None or pen.pid != os.getpid() else pen
 
 
 def _new_pen() -> _Pen:

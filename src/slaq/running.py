@@ -10,72 +10,27 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from typing_extensions import override
 
+from slaq.bootstrap import Live
 from slaq.core.decision import Decision
-from slaq.core.errors import ClusterClosedError, DuplicateJobError
-from slaq.core.events import CurveBegan, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.errors import ClusterClosedError, DuplicateJobError, UnknownJobError
+from slaq.core.events import CurveBegan, DemandChanged, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
-from slaq.ports import Clock, Engine, History, Store
-from slaq.scheduler import Scheduler
-
-#: The part of an epoch that passes at least between two decisions, however many jobs come and go.
-SHORTEST_EPOCH = 0.1
+from slaq.jobs.options import JobOptions
+from slaq.jobs.specs import spec_of
+from slaq.ports import History, LiveEngine
 
 _log = logging.getLogger(__name__)
-
-
-class LiveEngine(Engine, Protocol):
-    """An engine whose jobs can be ended early as completed, and that can be closed."""
-
-    def finish(self, job_id: str, reason: str) -> None:
-        """End a job as completed: it has done what was asked."""
-        ...
-
-    def close(self) -> None:
-        """End every job and leave nothing behind."""
-        ...
-
-
-class LiveStore(Store, History, Protocol):
-    """A store that takes jobs while the scheduler runs."""
-
-    def submit(self, spec: JobSpec) -> None:
-        """Queue a job until its arrival."""
-        ...
-
-
-class Live(Protocol):
-    """A scheduler at work, and what it is made of."""
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """The epoch loop."""
-        ...
-
-    @property
-    def engine(self) -> LiveEngine:
-        """What runs the jobs."""
-        ...
-
-    @property
-    def store(self) -> LiveStore:
-        """What keeps them."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """What times them."""
-        ...
 
 
 class RunningCluster(Listener, ABC):
@@ -89,8 +44,6 @@ class RunningCluster(Listener, ABC):
         self._epoch_seconds = epoch_seconds
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
-        self._inbox: deque[JobSpec] = deque()
-        self._woken = threading.Event()
         self._closing = False
         self._broken = ""
 
@@ -102,8 +55,8 @@ class RunningCluster(Listener, ABC):
             weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         return Path(directory).absolute()
 
-    def _run(self, live: Live) -> None:
-        """Begin to decide; called once, by what composes the cluster."""
+    def _run(self, live: Live[LiveEngine]) -> None:
+        """Start the scheduler's thread."""
         self._scheduling = live
         atexit.register(_close_at_exit, weakref.ref(live.engine), os.getpid())
         self._thread = threading.Thread(target=self._schedule, name="slaq-scheduler", daemon=True)
@@ -118,8 +71,8 @@ class RunningCluster(Listener, ABC):
         self.shutdown(cancel=kind is not None)
 
     @property
-    def capacity(self) -> int:
-        """The units there are in all."""
+    def capacity(self) -> float:
+        """The cores there are in all."""
         return self._scheduling.engine.capacity()
 
     @property
@@ -157,48 +110,42 @@ class RunningCluster(Listener, ABC):
         """Return where a job's files are."""
 
     def wake(self) -> None:
-        """Decide anew soon, rather than when the epoch is over."""
-        self._woken.set()
+        """Make the next decision soon, before the epoch is over."""
+        self._scheduling.clock.wake()
 
     # Told by the engine, in its thread.
 
     @override
-    def observed(self, event: LossObserved, metrics: Mapping[str, float]) -> None:
+    def happened(self, event: Event, ending: Ending | None) -> None:
+        if isinstance(event, LossObserved):
+            self._observed(event)
+        elif isinstance(event, LearningRateChanged):
+            self._jobs[event.job_id]._bend()
+        elif isinstance(event, CurveBegan):
+            self._jobs[event.job_id]._begin_curve()
+        elif isinstance(event, DemandChanged):
+            self._jobs[event.job_id]._say(event.demand)
+        elif isinstance(event, JobEnded) and ending is not None:
+            self._jobs[event.job_id]._end(ending)
+            self.wake()
+
+    def _observed(self, event: LossObserved) -> None:
         job = self._jobs[event.job_id]
         was_well = not job.diverged
-        job._observe(event.observation, metrics)
+        job._observe(event.observation, event.metrics)
         if was_well and job.diverged:
             _log.warning(
                 "loss is not finite", extra={"job": job.id, "iteration": event.observation.iteration}
             )
 
-    @override
-    def learning_rate_changed(self, event: LearningRateChanged) -> None:
-        self._jobs[event.job_id]._bend()
-
-    @override
-    def curve_began(self, event: CurveBegan) -> None:
-        self._jobs[event.job_id]._begin_curve()
-
-    @override
-    def ended(self, event: JobEnded, ending: Ending) -> None:
-        self._jobs[event.job_id]._end(ending)
-        self.wake()
-
     # The scheduler's thread.
 
     def _schedule(self) -> None:
-        """Run epochs for as long as there are jobs; a job that comes or goes begins a new one early."""
+        """Run epochs until the cluster is closed and every job has ended."""
         live = self._scheduling
         try:
-            while not (self._closing and not self._inbox and all(job.done() for job in self.jobs())):
-                self._woken.clear()
-                decision = self._run_epoch(live)
-                if decision is not None:
-                    time.sleep(SHORTEST_EPOCH * self._epoch_seconds)
-                    self._woken.wait((1 - SHORTEST_EPOCH) * self._epoch_seconds)
-                elif not self._inbox and not self._closing:
-                    self._woken.wait()
+            for decision in live.scheduler.epochs(self._over):
+                self._take(decision)
         except BaseException as error:
             self._broken = f"the scheduler failed ({error!r}); this is a defect of slaq"
             raise
@@ -206,51 +153,66 @@ class RunningCluster(Listener, ABC):
             self._closing = True
             live.engine.close()
             live.store.append(live.engine.poll())
-            while self._inbox:
-                lost = Ending(state=JobState.FAILED, reason=self._broken or "the cluster was shut down")
-                self._jobs[self._inbox.popleft().id]._end(lost)
+            self._end_queued(JobState.FAILED, self._broken or "the cluster was shut down", self.jobs())
 
-    def _run_epoch(self, live: Live) -> Decision | None:
-        while self._inbox:
-            spec = self._inbox.popleft()
-            live.store.submit(spec)
-            self._jobs[spec.id]._begin()
-        decision = live.scheduler.run_epoch()
-        live.scheduler.epoch += 1
-        if decision is not None:
-            table = zip(decision.ids, decision.units.tolist(), decision.loss.tolist(), strict=True)
-            for job_id, units, loss in table:
-                job = self._jobs[job_id]
-                if job._decide(units, 1.0 - loss):
-                    live.engine.finish(job_id, f"it has done {1 - loss:.1%} of its forecast reduction")
-                if job._cancelling:
-                    live.engine.stop(job_id)
-        return decision
+    def _over(self) -> bool:
+        return self._closing and all(job.done() for job in self.jobs())
 
-    def _register(self, name: str, number: bool, stop_at: float | None, target: float | None) -> Job:
-        """Make a handle, under a name no other job has."""
-        with self._lock:
-            if self._closing:
-                raise ClusterClosedError
-            job_id, count = (f"{name}-1" if number else name), 1
-            while number and job_id in self._jobs:
-                count += 1
-                job_id = f"{name}-{count}"
-            if job_id in self._jobs:
-                raise DuplicateJobError(job_id)
-            job = self._jobs[job_id] = Job(self, job_id, stop_at, target)
-        return job
+    def _take(self, decision: Decision | None) -> None:
+        """Tell the jobs what was decided, and end those that have done enough or were cancelled."""
+        engine = self._scheduling.engine
+        rows = () if decision is None else zip(decision.ids, decision.cores, decision.loss, strict=True)
+        for job_id, cores, loss in rows:
+            if self._jobs[job_id]._decide(float(cores), 1.0 - float(loss)):
+                engine.finish(job_id, f"it has done {1 - loss:.1%} of its forecast reduction")
+        cancelling = [job for job in self.jobs() if job._cancelling and not job.done()]
+        self._end_queued(JobState.CANCELLED, "", cancelling)
+        for job in cancelling:
+            engine.stop(job.id)
 
-    def _queue(self, handle: Job, spec: JobSpec, prepare: Callable[[], None]) -> Job:
-        """Have the engine prepare for the job and hand it to the scheduler; one that is refused never was."""
+    def _end_queued(self, state: JobState, reason: str, jobs: list[Job]) -> None:
+        """End those of the jobs that have not been started."""
+        for job in jobs:
+            if self._scheduling.store.withdraw(job.id):
+                job._end(Ending(state=state, reason=reason))
+
+    def _submit(
+        self,
+        asked: JobOptions,
+        usual_name: str,
+        prepare: Callable[[JobSpec], None],
+        ceiling: float | None = None,
+    ) -> Job:
+        """Have the engine prepare for a job with these options, and queue it; a refused job leaves nothing behind.
+
+        `ceiling` is how many cores the job could use at most; None for no such limit.
+        """
+        handle = self._register(asked, usual_name)
+        clock = self._scheduling.clock
+        spec = spec_of(asked, handle.id, now=clock.now(), ceiling=ceiling)
         try:
-            prepare()
+            prepare(spec)
         except BaseException:
             del self._jobs[handle.id]
             raise
-        self._inbox.append(replace(spec, arrival=self._scheduling.clock.now()))
+        self._scheduling.store.submit(replace(spec, arrival=clock.now()))
         self.wake()
         return handle
+
+    def _register(self, asked: JobOptions, usual_name: str) -> Job:
+        """Make a handle, under the name that its owner gave or under a numbered one."""
+        with self._lock:
+            if self._closing:
+                raise ClusterClosedError
+            for awaited in asked["after"]:
+                if awaited not in self._jobs:
+                    raise UnknownJobError(awaited)
+            numbered = (f"{usual_name}-{number}" for number in count(1))
+            job_id = asked["name"] or next(name for name in numbered if name not in self._jobs)
+            if job_id in self._jobs:
+                raise DuplicateJobError(job_id)
+            job = self._jobs[job_id] = Job(self, job_id, asked["stop_at"], asked["target_loss"])
+        return job
 
 
 def name_of(program: Callable[..., Any]) -> str:

@@ -1,15 +1,23 @@
-"""The epoch loop: events in, a decision, an allocation out. Start reading here."""
+"""The epoch loop: events in, a decision, a grant out. Start reading here."""
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
+from slaq.core.admission import Admission
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
+from slaq.core.events import JobEnded
 from slaq.core.roster import Roster
+from slaq.core.sizes import fit_sizes
 from slaq.ports import Clock, Engine, Store
+
+#: The part of an epoch that passes at least between two decisions, however often the clock is woken.
+SHORTEST = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,47 +33,79 @@ class Scheduler:
     policy: Policy
     appraiser: Appraiser
     roster: Roster
+    admission: Admission = field(default_factory=Admission)
+    #: The number of the coming epoch: one more with each of them, whatever time has passed.
     epoch: int = 0
+    #: When the last epoch began.
+    began: float = 0.0
     #: What the last decision was made from; None before the first.
     appraisal: Appraisal | None = None
+    #: Why queued jobs that are due were not started in the last epoch: a sentence each, by id.
+    held: Mapping[str, str] = field(default_factory=dict)
+    #: Epochs begin at whole multiples of their length: the multiple that is waited for.
+    slot: int = 0
 
-    def epochs(self) -> Iterator[Decision | None]:
-        """Run epochs until no job is active or queued; yield each decision once it is in force."""
-        while (decision := self.run_epoch()) is not None or self.store.pending():
-            yield decision
-            self.wait()
+    def epochs(
+        self, stop: Callable[[], bool] | None = None, lock: AbstractContextManager[Any] | None = None
+    ) -> Iterator[Decision | None]:
+        """Run epochs until `stop` says so, by default until no job is active or queued.
+
+        Yield each decision once it is in force, and None for an epoch without an active job. The lock is held
+        while an epoch is decided and dealt with, and free while the scheduler waits for the next one.
+        """
+        stop = stop or self.idle
+        while not stop():
+            with lock or nullcontext():
+                yield self.run_epoch()
+            if not stop():
+                self.wait()
+
+    def idle(self) -> bool:
+        """Return whether no job is active or queued."""
+        return not self.roster.ids and next(iter(self.store.queued()), None) is None
 
     def run_epoch(self) -> Decision | None:
         """Decide and grant once; return the decision, or None where no job is active."""
-        # 1. Drain: what has happened goes into the store first, then into the histories.
-        now = self.clock.now()
-        for spec in self.store.due(now):
+        now, epoch = self.clock.now(), self.epoch
+        self.epoch, self.began = epoch + 1, now
+        # 1. Admit: of the queued jobs, those that nothing holds back are started.
+        review = self.admission.review(self.store.queued, now)
+        self.held = review.held
+        for spec in review.start:
             self.roster.admit(spec, now)
-            self.engine.start(spec, self.store.checkpoint(spec.id))
+            self.store.started(spec.id, now)
+            self.engine.start(spec)
+
+        # 2. Drain: what has happened goes into the store first, then into the histories.
         events = self.engine.poll()
         self.store.append(events)
+        for event in events:
+            if isinstance(event, JobEnded):
+                self.admission.running.end(event.job_id)
         began = time.process_time()
         self.roster.absorb(events)
         if not self.roster.ids:
             return None
 
-        # 2. and 3. Forecast every active job in one array pass, and turn forecasts into gains.
-        capacity = self.engine.capacity()
-        appraisal = self.appraisal = self.appraiser.appraise(self.roster, capacity, now)
+        # 3. and 4. Forecast every active job in one array pass, and turn forecasts into gains over units.
+        appraisal = self.appraisal = self.appraiser.appraise(self.roster, self.engine.capacity(), now)
 
-        # 4. Allocate: pure, so the simulator and the live cluster decide alike.
-        allocation = self.policy.allocate(appraisal.candidates, capacity)
+        # 5. Allocate: pure, so the simulator and the live cluster decide alike. Then fit to the jobs' sizes.
+        allocation = self.policy.allocate(appraisal.candidates, appraisal.capacity)
+        allocation, size_credit = fit_sizes(appraisal.candidates, allocation, appraisal.capacity)
 
-        # 5. Grant, and record the decision with the numbers it was made from.
-        self.engine.grant(allocation)
-        self.roster.hold(appraisal.rows, allocation, now)
+        # 6. Grant, in cores, and record the decision with the numbers it was made from.
+        grant = appraisal.grant(allocation, size_credit)
+        self.engine.grant(grant.as_dict())
+        self.roster.hold(appraisal.rows, grant, now)
         spent = time.process_time() - began
-        decision = explain(appraisal, allocation, self.epoch, now, spent)
-        self.store.record(decision, allocation)
+        decision = explain(appraisal, allocation, epoch, now, spent)
+        self.store.record(decision, grant)
         return decision
 
     def wait(self) -> None:
-        """6. Wait for the next epoch; a late one is skipped, never queued up."""
-        length = self.appraiser.epoch_seconds
-        self.epoch = max(self.epoch + 1, math.ceil(self.clock.now() / length))
-        self.clock.sleep_until(self.epoch * length)
+        """7. Wait for the next epoch, or until the clock is woken; a late epoch is skipped, never queued up."""
+        length, now = self.appraiser.epoch_seconds, self.clock.now()
+        if now >= self.slot * length:
+            self.slot = max(self.slot + 1, math.ceil(now / length))
+        self.clock.sleep_until(self.slot * length, earliest=now + SHORTEST * length)

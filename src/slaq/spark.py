@@ -7,23 +7,24 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from typing_extensions import override
 
-from slaq.bootstrap import go_live_on_spark
+from slaq.bootstrap import Pace, go_live, name_of_policy
+from slaq.core.allocation import Policy
+from slaq.core.appraisal import usual_units_per_core
 from slaq.core.errors import SparkSessionError
-from slaq.core.job import JobSpec, Kind
-from slaq.engines.local.engine import usual_units_per_core
+from slaq.engines.goals import Goal
 from slaq.engines.spark.application import Application
-from slaq.engines.spark.engine import SparkSite
+from slaq.engines.spark.engine import SparkEngine, SparkSite
 from slaq.engines.spark.runs import SparkJob
 from slaq.engines.spark.session import session
 from slaq.engines.spark.shares import Shares
 from slaq.handle import Job
 from slaq.jobs.context import Context, Program
 from slaq.jobs.data import Dataset
-from slaq.jobs.options import check_options
+from slaq.jobs.options import FIT, SPARK_PROGRAM, FitOptions, SparkProgramOptions
 from slaq.running import RunningCluster, name_of
 
 __all__ = ["SparkCluster", "session"]
@@ -49,7 +50,7 @@ class SparkCluster(RunningCluster):
     def __init__(  # noqa: PLR0913 (one keyword per thing a user may choose)
         self,
         spark: Any,
-        policy: str = "total-quality",
+        policy: str | Policy = "total-quality",
         *,
         epoch_seconds: float = 1.0,
         directory: str | os.PathLike[str] | None = None,
@@ -60,7 +61,8 @@ class SparkCluster(RunningCluster):
         if epoch_seconds <= 0 or (units_per_slot is not None and units_per_slot < 1):
             raise ValueError("a cluster needs at least one unit to a slot, and epochs above 0 seconds")
         super().__init__(epoch_seconds)
-        self.policy = policy
+        #: The name of the policy.
+        self.policy = name_of_policy(policy)
         application = Application(spark)
         with _taking:
             owner = _taken.get(application.context)
@@ -70,121 +72,68 @@ class SparkCluster(RunningCluster):
             #: How many units make a slot.
             self.units_per_slot = units_per_slot or usual_units_per_core(slots)
             site = SparkSite(
-                units_per_slot=self.units_per_slot,
                 epoch_seconds=epoch_seconds,
                 directory=self._home(directory),
                 shares=Shares(shares),
                 grace_seconds=grace_seconds,
             )
-            self._live = go_live_on_spark(policy, application, site, self)
+            pace = Pace(epoch_seconds=epoch_seconds, units_per_core=self.units_per_slot)
+            self._live = go_live(policy, partial(SparkEngine, application, site), self, pace)
             self._run(self._live)
             _taken[application.context] = self
 
     @property
     def slots(self) -> float:
         """How many tasks can run at once now, less what other work in the application is due."""
-        return self.capacity / self.units_per_slot
+        return self.capacity
 
-    def submit(  # noqa: PLR0913 (one keyword per thing a user may ask for)
-        self,
-        work: Work,
-        *,
-        name: str | None = None,
-        weight: float = 1.0,
-        min_units: int = 0,
-        max_units: int | None = None,
-        target: float | None = None,
-        stop_at: float | None = None,
-        max_iterations: int | None = None,
-        time_budget: float | None = None,
-        trains: bool = True,
-    ) -> Job:
+    @FIT.takes
+    def submit(self, work: Work, **options: Unpack[FitOptions]) -> Job:
         """Start work on Spark beside the jobs there are; return its handle.
 
         `work(spark)` fits any estimator, pipeline or cross-validator, and its result is the job's;
-        `work(spark, ctx)` can also report losses of its own with `ctx.report`. Without `trains` it is other
-        work, held at its fair share. The limits are those of `slaq.Cluster.submit`.
+        `work(spark, ctx)` can also report losses of its own with `ctx.report`. docs/options.md describes the
+        options.
         """
-        check_options(
-            weight=weight,
-            min_units=min_units,
-            max_units=max_units,
-            stop_at=stop_at,
-            max_iterations=max_iterations,
-            time_budget=time_budget,
-        )
-        job = SparkJob(
-            work=_with_both(work),
-            data=Dataset(),
-            max_iterations=max_iterations,
-            time_budget=time_budget,
-            target=target,
-            stop_at=stop_at,
-        )
-        handle = self._register(name or name_of(work), name is None, stop_at, target)
-        spec = JobSpec(
-            id=handle.id,
-            kind=Kind.ML if trains else Kind.OTHER,
-            weight=weight,
-            min_units=min_units,
-            max_units=max_units,
-            target_loss=target,
-        )
-        return self._queue(handle, spec, partial(self._live.engine.prepare, handle.id, job))
+        return self._run_on_spark(FIT.complete(options), name_of(work), _with_both(work), Dataset(), None)
 
-    def submit_program(  # noqa: PLR0913 (one keyword per thing a user may ask for)
-        self,
-        program: Program,
-        data: Any = None,
-        *,
-        name: str | None = None,
-        partitions: int | None = None,
-        weight: float = 1.0,
-        min_units: int = 0,
-        max_units: int | None = None,
-        target: float | None = None,
-        stop_at: float | None = None,
-        max_iterations: int | None = None,
-        time_budget: float | None = None,
+    @SPARK_PROGRAM.takes
+    def submit_program(
+        self, program: Program, data: Any = None, **options: Unpack[SparkProgramOptions]
     ) -> Job:
         """Start a training program, as `slaq.Cluster.submit` does, its tasks on Spark over cached partitions."""
-        check_options(
-            weight=weight,
-            min_units=min_units,
-            max_units=max_units,
-            partitions=partitions,
-            stop_at=stop_at,
-            max_iterations=max_iterations,
-            time_budget=time_budget,
-        )
+        asked = SPARK_PROGRAM.complete(options)
         dataset = Dataset.of(data)
         pieces = dataset.count(
-            partitions or getattr(program, "partitions", None) or round(PARTITIONS_PER_SLOT * self.slots)
+            asked["partitions"]
+            or getattr(program, "partitions", None)
+            or round(PARTITIONS_PER_SLOT * self.slots)
         )
 
         def work(spark: Any, ctx: Context) -> Any:
             return program(ctx)
 
+        return self._run_on_spark(asked, name_of(program), work, dataset, pieces)
+
+    def _run_on_spark(
+        self,
+        asked: FitOptions,
+        usual_name: str,
+        work: Callable[[Any, Any], Any],
+        data: Dataset,
+        partitions: int | None,
+    ) -> Job:
+        """Submit work over partitions of data; None for work that has no data of slaq's."""
         job = SparkJob(
             work=work,
-            data=dataset,
-            partitions=pieces,
-            max_iterations=max_iterations,
-            time_budget=time_budget,
-            target=target,
-            stop_at=stop_at,
+            data=data,
+            partitions=partitions or 1,
+            trains=asked["trains"],
+            goal=Goal.asked(asked),
         )
-        handle = self._register(name or name_of(program), name is None, stop_at, target)
+        prepare = self._live.engine.prepare
         # No job can use more slots than it has tasks at a time.
-        most = pieces * self.units_per_slot
-        spec = JobSpec(
-            id=handle.id,
-            weight=weight,
-            min_units=min_units,
-            max_units=most if max_units is None else min(max_units, most),
-            target_loss=target,
-        )
-        return self._queue(handle, spec, partial(self._live.engine.prepare, handle.id, job))
+        return self._submit(asked, usual_name, lambda spec: prepare(spec.id, job), partitions)
 
     @override
     def directory_of(self, job_id: str) -> Path:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import slaq
-from slaq.client import Client, Job
+from slaq.client import Client, ServiceJob
 from slaq.web.document import written
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "api.md").read_text(encoding="utf-8")
 #: Where the fields of jobs and the JSON of verbs are described.
 SERVICE = (DOCS / "service.md").read_text(encoding="utf-8")
+OPTIONS = (DOCS / "options.md").read_text(encoding="utf-8")
 DOCUMENT = json.loads((DOCS / "openapi.json").read_text(encoding="utf-8"))
 
 
@@ -46,7 +46,7 @@ def test_every_row_is_a_route() -> None:
 @pytest.mark.parametrize(("schema", "field"), FIELDS)
 def test_every_field_is_named(schema: str, field: str) -> None:
     """Each field that a request or a reply may have is named on the page, or where verbs print it."""
-    assert re.search(rf"[`\"]{field}[`\"]", PAGE) or f"`{field}`" in SERVICE
+    assert re.search(rf"[`\"]{field}[`\"]", PAGE) or f"`{field}`" in SERVICE + OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -76,23 +76,20 @@ def public(kind: type) -> list[str]:
 
 @pytest.mark.parametrize("name", public(Client))
 def test_every_method_of_the_client_has_its_call_on_the_page(name: str) -> None:
-    """Each is shown with what it takes and the defaults; the long one of commands refers to its twin."""
+    """Each is shown with what it takes and the defaults; options of a job have a page of their own."""
     member = inspect.getattr_static(Client, name)
     if not callable(member) or name == "close":
         assert f"`{name}`" in PAGE or f"`{name}()`" in PAGE
         return
-    if name == "submit_command":
-        twin = inspect.signature(slaq.Cluster.submit_command).parameters
-        own = set(inspect.signature(member).parameters) - set(twin)
-        assert own == {"min_cores", "max_cores", "by", "if_lost", "tags"}
-        assert all(f"`{parameter}`" in PAGE for parameter in own)
-        return
     taken = list(inspect.signature(member).parameters.values())[1:]
-    shown = inspect.Signature([one.replace(annotation=inspect.Parameter.empty) for one in taken])
-    assert f"`{name}{shown}`" in PAGE
+    takes_options = hasattr(member, "__signature__")
+    if takes_options:
+        taken = [one for one in taken if one.kind is not one.KEYWORD_ONLY]
+    shown = str(inspect.Signature([one.replace(annotation=inspect.Parameter.empty) for one in taken]))
+    assert (f"`{name}{shown[:-1]}, **options)`" if takes_options else f"`{name}{shown}`") in PAGE
 
 
-@pytest.mark.parametrize("name", ["id", *public(Job)])
+@pytest.mark.parametrize("name", ["id", *public(ServiceJob)])
 def test_every_member_of_the_handle_is_named(name: str) -> None:
     """What a handle has is on the page."""
     assert re.search(rf"`{name}\b", PAGE)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slaq.cli.serve import command as serve
+from slaq.cli.verbs.serve import command as serve
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Arguments that make an example short; one that takes none has none.
@@ -50,6 +50,7 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_runs(name: str, folder: Path) -> None:

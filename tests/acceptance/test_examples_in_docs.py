@@ -94,6 +94,7 @@ def _commands(block: re.Match[str], line: int) -> Iterator[Example]:
             yield Example("bash", match[2], line, (offset + begin, offset + end) if shows else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""Every engine keeps the engine contract."""
+"""The simulated engine keeps the engine contract."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from slaq.core.job import JobSpec
 from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import SimulatedEngine
 from slaq.simulation.workload import SimulatedJob, Workload
-from tests.contracts.engine_contract import Bench, EngineContract
+from slaq.testing import Bench, EngineContract
 
 
 class TestSimulatedEngine(EngineContract):
@@ -27,7 +27,7 @@ class TestSimulatedEngine(EngineContract):
         )
         clock = VirtualClock()
         return Bench(
-            engine=SimulatedEngine(workload, clock, 3),
+            engine=SimulatedEngine(workload, clock, 3.0),
             clock=clock,
             specs=workload.specs,
             step=1.0,

@@ -1,7 +1,9 @@
-"""The engine of one machine keeps the engine contract."""
+"""The engine of one machine keeps the engine contract, its node called directly or in a child process."""
 
+import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cloudpickle
@@ -10,13 +12,18 @@ from typing_extensions import override
 
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
+from slaq.engines.files import LOG, job_directory
 from slaq.engines.journal import Journal
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.orders import ProgramJob
-from slaq.engines.local.programs import Programs, Site
+from slaq.engines.node.child import ChildNode
+from slaq.engines.node.commands.records import CommandSpec
+from slaq.engines.node.commands.runner import CommandJob
+from slaq.engines.node.node import Node, make_node
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.site import Site
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset, Partition
-from tests.contracts.engine_contract import Bench, EngineContract
+from slaq.testing import Bench, EngineContract
 
 #: A job lasts many steps, so that it is still there when a test looks at it.
 ITERATIONS, SECONDS = 40, 0.05
@@ -40,18 +47,47 @@ def drives(ctx: Context) -> None:
         time.sleep(SECONDS)
 
 
+SCRIPT = f"""
+import slaq, time
+for number in range({ITERATIONS}):
+    slaq.report(1.0 / (1 + number))
+    time.sleep({SECONDS})
+"""
+
+
+def program(work: Callable[[Context], None], _: Path) -> ProgramJob:
+    return ProgramJob(program=cloudpickle.dumps(work), data=Dataset(), partitions=1)
+
+
+def command(_: Callable[[Context], None], directory: Path) -> CommandJob:
+    return CommandJob(
+        command=CommandSpec(
+            argv=(sys.executable, "-c", SCRIPT),
+            directory=directory,
+            log=directory / LOG,
+            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", [program, command])
+@pytest.mark.parametrize("node", [make_node, ChildNode], ids=["called directly", "in a child process"])
 class TestLocalEngine(EngineContract):
     @pytest.fixture
     @override
-    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+    def bench(
+        self,
+        node: Callable[[Site, Journal], Node],
+        kind: Callable[[Callable[[Context], None], Path], ProgramJob | CommandJob],
+        tmp_path: Path,
+    ) -> Iterator[Bench]:
         clock = WallClock()
-        journal = Journal(clock)
-        programs = Programs(Site(cores=3, units_per_core=4, epoch_seconds=0.5, directory=tmp_path), journal)
-        engine = LocalEngine(journal, [programs], 12)
+        site = Site(cores=3, epoch_seconds=0.5, directory=tmp_path)
+        engine = LocalEngine(node(site, Journal(clock)))
         specs = [JobSpec(id=name) for name in ("one", "two", "three")]
-        for spec, program in zip(specs, (maps, drives, maps), strict=True):
-            job = ProgramJob(program=cloudpickle.dumps(program), data=Dataset(), partitions=1)
-            programs.prepare(spec.id, job)
-            engine.assign(spec.id, programs)
-        yield Bench(engine=engine, clock=clock, specs=specs, step=0.15, patience=60.0)
+        for spec, work in zip(specs, (maps, drives, maps), strict=True):
+            engine.prepare(spec.id, kind(work, job_directory(tmp_path, spec.id)))
+        # The losses of a command are looked for ten times a second.
+        step = 0.4 if kind is command else 0.15
+        yield Bench(engine=engine, clock=clock, specs=specs, step=step, patience=60.0)
         engine.close()

@@ -1,4 +1,4 @@
-"""The simulator's own laws: progress is exactly what the units held allow."""
+"""The simulator's own laws: progress is exactly what the cores held allow."""
 
 from itertools import pairwise
 
@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slaq.core.demand import Demand
 from slaq.core.errors import CapacityError, DuplicateJobError, UnknownJobError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
-from slaq.core.job import JobSpec, JobState, Kind
+from slaq.core.job import JobSpec, JobState
 from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import Capacity, SimulatedEngine
 from slaq.simulation.workload import SimulatedJob, Workload
-from tests.contracts.engine_contract import allocation
 
 FOREVER = 1e6
 
@@ -24,10 +24,10 @@ def job(
     cost: float = 6.0,
     serial: float = 0.0,
     iterations: int = 4,
-    max_units: int | None = None,
+    most: float | None = None,
 ) -> SimulatedJob:
     return SimulatedJob(
-        spec=JobSpec(id=name, max_units=max_units),
+        spec=JobSpec(id=name, demand=Demand(most=most)),
         losses=1.0 / np.arange(1.0, iterations + 2.0),
         cpu_seconds_per_iteration=cost,
         serial_seconds_per_iteration=serial,
@@ -38,7 +38,7 @@ class Run:
     """A simulated engine with all jobs started, and all events so far."""
 
     def __init__(
-        self, *jobs: SimulatedJob, capacity: Capacity = 10**6, noise: float = 0.0, seed: int = 0
+        self, *jobs: SimulatedJob, capacity: Capacity = 1e6, noise: float = 0.0, seed: int = 0
     ) -> None:
         self.clock = VirtualClock()
         self.engine = SimulatedEngine(
@@ -46,10 +46,10 @@ class Run:
         )
         self.events: list[Event] = []
         for one in jobs:
-            self.engine.start(one.spec, None)
+            self.engine.start(one.spec)
 
-    def grant(self, **units: int) -> None:
-        self.engine.grant(allocation(units))
+    def grant(self, **cores: float) -> None:
+        self.engine.grant(cores)
 
     def until(self, moment: float) -> list[Event]:
         """Return the events from the last poll to that moment."""
@@ -67,7 +67,7 @@ class Run:
 
 
 def test_the_loss_before_the_first_iteration_is_reported_at_the_start() -> None:
-    """Observation 0 needs no units and costs nothing."""
+    """Observation 0 needs no cores and costs nothing."""
     run = Run(job())
     (event,) = run.until(0.0)
     assert isinstance(event, LossObserved)
@@ -76,7 +76,7 @@ def test_the_loss_before_the_first_iteration_is_reported_at_the_start() -> None:
 
 
 def test_an_iteration_is_seen_when_it_ends_with_its_exact_time_and_cost() -> None:
-    """6 CPU seconds on 2 units end at 3, whenever the poll comes."""
+    """6 CPU seconds on 2 cores end at 3, whenever the poll comes."""
     run = Run(job())
     run.grant(a=2)
     run.until(2.9)
@@ -88,7 +88,7 @@ def test_an_iteration_is_seen_when_it_ends_with_its_exact_time_and_cost() -> Non
 
 
 def test_a_part_of_an_iteration_carries_over_a_resize() -> None:
-    """Half an iteration on 2 units and half on 1, after a pause: 1.5 s, then 3 s of work from 4 to 7."""
+    """Half an iteration on 2 cores and half on 1, after a pause: 1.5 s, then 3 s of work from 4 to 7."""
     run = Run(job())
     run.grant(a=2)
     run.until(1.5)
@@ -101,9 +101,9 @@ def test_a_part_of_an_iteration_carries_over_a_resize() -> None:
     assert run.observations()[1].observation.cpu_seconds == 6.0
 
 
-def test_units_beyond_the_maximum_do_not_help() -> None:
-    """A job limited to 2 units runs on 5 as it does on 2."""
-    run = Run(job(max_units=2))
+def test_cores_beyond_the_maximum_do_not_help() -> None:
+    """A job limited to 2 cores runs on 5 as it does on 2."""
+    run = Run(job(most=2.0))
     run.grant(a=5)
     run.until(FOREVER)
     assert run.end() == pytest.approx(4 * 3.0)
@@ -112,28 +112,28 @@ def test_units_beyond_the_maximum_do_not_help() -> None:
 @given(
     cost=st.floats(0.01, 100),
     serial=st.sampled_from([0.0, 0.5]),
-    units=st.integers(1, 64),
+    cores=st.floats(0.1, 64),
     iterations=st.integers(1, 50),
 )
-def test_the_law_of_progress(cost: float, serial: float, units: int, iterations: int) -> None:
-    """At constant units every iteration takes serial + cpu / units, and the job ends with the last."""
+def test_the_law_of_progress(cost: float, serial: float, cores: float, iterations: int) -> None:
+    """At constant cores every iteration takes serial + cpu / cores, and the job ends with the last."""
     run = Run(job(cost=cost, serial=serial, iterations=iterations))
-    run.grant(a=units)
+    run.grant(a=cores)
     run.until(FOREVER)
-    seconds = serial + cost / units
+    seconds = serial + cost / cores
     assert [one.at for one in run.observations()] == pytest.approx(
         [seconds * k for k in range(iterations + 1)], rel=1e-6, abs=1e-9
     )
     assert run.end() == run.observations()[-1].at
 
 
-@given(cost=st.floats(0.01, 100), units=st.integers(1, 64), parts=st.integers(1, 30))
-def test_an_iteration_that_ends_as_one_looks_is_seen(cost: float, units: int, parts: int) -> None:
+@given(cost=st.floats(0.01, 100), cores=st.floats(0.1, 64), parts=st.integers(1, 30))
+def test_an_iteration_that_ends_as_one_looks_is_seen(cost: float, cores: float, parts: int) -> None:
     """However progress is cut into parts, rounding delays no observation and dates none in the future."""
     run = Run(job(cost=cost))
-    run.grant(a=units)
+    run.grant(a=cores)
     for part in range(1, parts + 1):
-        assert all(event.at <= run.clock.now() for event in run.until(cost / units * part / parts))
+        assert all(event.at <= run.clock.now() for event in run.until(cost / cores * part / parts))
     assert len(run.observations()) == 2
 
 
@@ -142,46 +142,48 @@ def test_the_first_iteration_is_timed_from_the_start_of_its_job() -> None:
     clock, late = VirtualClock(), job()
     engine = SimulatedEngine(Workload((late,)), clock, 8)
     clock.sleep_until(5.0)
-    engine.start(late.spec, None)
-    engine.grant(allocation({"a": 2}))
+    engine.start(late.spec)
+    engine.grant({"a": 2.0})
     clock.sleep_until(8.0)
     seen = [one for one in engine.poll() if isinstance(one, LossObserved)]
     assert [one.at for one in seen] == pytest.approx([5.0, 8.0])
     assert seen[1].observation.wall_seconds == pytest.approx(3.0)
 
 
-@given(units=st.lists(st.integers(1, 10), min_size=1, max_size=4), factor=st.integers(2, 5))
-def test_times_the_units_is_a_fraction_of_the_time(units: list[int], factor: int) -> None:
-    """With no maximum, everyone on twice the units is done in half the time."""
-    names = [f"job{index}" for index in range(len(units))]
+@given(cores=st.lists(st.floats(0.5, 10), min_size=1, max_size=4), factor=st.integers(2, 5))
+def test_times_the_cores_is_a_fraction_of_the_time(cores: list[float], factor: int) -> None:
+    """With no maximum, everyone on twice the cores is done in half the time."""
+    names = [f"job{index}" for index in range(len(cores))]
     ends = []
     for scale in (1, factor):
         run = Run(*(job(name, cost=1.0 + index) for index, name in enumerate(names)))
-        run.grant(**{name: scale * held for name, held in zip(names, units, strict=True)})
+        run.grant(**{name: scale * held for name, held in zip(names, cores, strict=True)})
         run.until(FOREVER)
         ends.append([run.end(name) for name in names])
     assert [factor * end for end in ends[1]] == pytest.approx(ends[0], rel=1e-6)
 
 
 @given(
-    steps=st.lists(st.tuples(st.floats(0.1, 5), st.integers(0, 8)), min_size=1, max_size=12),
+    steps=st.lists(
+        st.tuples(st.floats(0.1, 5), st.sampled_from([0.0, 0.25, 1.0, 2.5, 8.0])), min_size=1, max_size=12
+    ),
     noise=st.sampled_from([0.0, 0.5]),
 )
-def test_cpu_delivered_is_cpu_reported(steps: list[tuple[float, int]], noise: float) -> None:
-    """Over any resizes, what the iterations cost is what the units delivered until the end."""
+def test_cpu_delivered_is_cpu_reported(steps: list[tuple[float, float]], noise: float) -> None:
+    """Over any resizes, what the iterations cost is what the cores delivered until the end."""
     run = Run(job(cost=7.3, iterations=6), noise=noise)
     granted = []
     moment = 0.0
-    for seconds, units in [*steps, (FOREVER, 3)]:
-        run.grant(a=units)
-        granted.append((moment, units))
+    for seconds, cores in [*steps, (FOREVER, 3.0)]:
+        run.grant(a=cores)
+        granted.append((moment, cores))
         moment += seconds
         run.until(moment)
     end = run.end()
     limits = [*(at for at, _ in granted), moment]
     delivered = sum(
-        units * max(min(after, end) - before, 0.0)
-        for (before, units), after in zip(granted, limits[1:], strict=True)
+        cores * max(min(after, end) - before, 0.0)
+        for (before, cores), after in zip(granted, limits[1:], strict=True)
     )
     reported = [one.observation for one in run.observations()]
     assert sum(one.cpu_seconds for one in reported) == pytest.approx(delivered, rel=1e-6)
@@ -214,9 +216,9 @@ def test_events_of_one_poll_are_in_the_order_they_happened() -> None:
     assert moments == sorted(moments)
 
 
-def test_a_job_of_another_kind_ends_when_its_cpu_seconds_are_used() -> None:
+def test_other_work_ends_when_its_cpu_seconds_are_used() -> None:
     """It reports no loss, only its end."""
-    run = Run(SimulatedJob(spec=JobSpec(id="a", kind=Kind.OTHER), cpu_seconds=12.0))
+    run = Run(SimulatedJob(spec=JobSpec(id="a", trains=False), cpu_seconds=12.0))
     run.grant(a=4)
     assert run.until(2.9) == []
     assert run.until(5.0) == [JobEnded(job_id="a", at=3.0, state=JobState.COMPLETED)]
@@ -235,7 +237,7 @@ def test_capacity_follows_its_schedule() -> None:
 
 
 def test_capacity_before_the_first_entry_is_nothing() -> None:
-    """A cluster that appears later has no unit until then."""
+    """A cluster that appears later has no core until then."""
     run = Run(job(), capacity=[(5.0, 2)])
     assert run.engine.capacity() == 0
     run.grant(a=2)
@@ -244,8 +246,8 @@ def test_capacity_before_the_first_entry_is_nothing() -> None:
     assert len(run.observations()) == 1
 
 
-def test_vanished_units_are_taken_from_everyone_in_proportion() -> None:
-    """When half of 8 units vanish at 6 s, 6 and 2 become 3 and 1, at once and until the next grant."""
+def test_vanished_cores_are_taken_from_everyone_in_proportion() -> None:
+    """When half of 8 cores vanish at 6 s, 6 and 2 become 3 and 1, at once and until the next grant."""
     run = Run(job("a", cost=36.0), job("b", cost=12.0), capacity=[(0.0, 8), (6.0, 4), (7.0, 100)])
     run.grant(a=6, b=2)
     run.until(12.0)
@@ -255,15 +257,15 @@ def test_vanished_units_are_taken_from_everyone_in_proportion() -> None:
     assert [one.at for one in run.observations("b")] == pytest.approx([0.0, 6.0, 18.0])
 
 
-@given(units=st.lists(st.integers(0, 9), min_size=1, max_size=6), capacity=st.integers(0, 30))
-def test_no_more_runs_than_the_capacity(units: list[int], capacity: int) -> None:
+@given(cores=st.lists(st.floats(0, 9), min_size=1, max_size=6), capacity=st.integers(0, 30))
+def test_no_more_runs_than_the_capacity(cores: list[float], capacity: int) -> None:
     """Whatever is granted, the CPU delivered in a second is the capacity or what was granted, if less."""
-    names = [f"job{index}" for index in range(len(units))]
+    names = [f"job{index}" for index in range(len(cores))]
     run = Run(*(job(name, cost=0.01, iterations=5000) for name in names), capacity=capacity)
-    run.grant(**dict(zip(names, units, strict=True)))
+    run.grant(**dict(zip(names, cores, strict=True)))
     run.until(1.0)
     used = sum(one.observation.cpu_seconds for name in names for one in run.observations(name))
-    assert used == pytest.approx(min(sum(units), capacity), abs=0.01 * len(units))
+    assert used == pytest.approx(min(sum(cores), capacity), abs=0.01 * len(cores))
 
 
 def test_noise_has_the_mean_it_should_and_repeats_with_its_seed() -> None:
@@ -288,9 +290,9 @@ def test_only_the_jobs_of_the_workload_can_start_and_only_once() -> None:
     """Others are refused by name."""
     run = Run(job())
     with pytest.raises(UnknownJobError, match="'b'"):
-        run.engine.start(JobSpec(id="b"), None)
+        run.engine.start(JobSpec(id="b"))
     with pytest.raises(DuplicateJobError, match="'a'"):
-        run.engine.start(JobSpec(id="a"), None)
+        run.engine.start(JobSpec(id="a"))
 
 
 @pytest.mark.parametrize("capacity", [-1, [], [(0.0, 4), (0.0, 5)], [(3.0, 4), (1.0, 5)], [(0.0, -2)]])

@@ -16,7 +16,7 @@ from slaq.engines.spark.engine import SparkEngine, SparkSite
 from slaq.engines.spark.runs import SparkJob
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset
-from tests.contracts.engine_contract import Bench, EngineContract
+from slaq.testing import Bench, EngineContract
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -43,7 +43,7 @@ class TestSparkEngine(EngineContract):
     @override
     def bench(self, spark: Any, tmp_path: Path) -> Iterator[Bench]:
         clock = WallClock()
-        site = SparkSite(units_per_slot=2, epoch_seconds=0.2, directory=tmp_path)
+        site = SparkSite(epoch_seconds=0.2, directory=tmp_path)
         engine = SparkEngine(Application(spark), site, Journal(clock))
         specs = [JobSpec(id=name) for name in ("one", "two", "three")]
         for spec in specs:

@@ -12,7 +12,8 @@ from slaq.core.events import CapacityChanged
 from slaq.core.job import JobSpec
 from slaq.stores.memory import MemoryStore
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import IN_MEMORY, StoreContract
+from slaq.testing import StoreContract
+from slaq.testing.store_contract import IN_MEMORY
 
 
 class TestMemoryStore(StoreContract):
@@ -24,8 +25,8 @@ class TestMemoryStore(StoreContract):
     def test_events_of_the_cluster_are_kept(self) -> None:
         """Changes of capacity belong to no job and are read on their own."""
         store = self.open_store([])
-        store.append([CapacityChanged(at=1.0, capacity=2)])
-        assert list(store.cluster_events()) == [CapacityChanged(at=1.0, capacity=2)]
+        store.append([CapacityChanged(at=1.0, capacity=2.0)])
+        assert list(store.cluster_events()) == [CapacityChanged(at=1.0, capacity=2.0)]
 
 
 class TestSqliteStore(StoreContract):
@@ -53,5 +54,5 @@ class TestSqliteStore(StoreContract):
     def test_events_of_the_cluster_are_kept(self) -> None:
         """Changes of capacity belong to no job and are read on their own."""
         store = self.open_store([])
-        store.append([CapacityChanged(at=1.0, capacity=2)])
-        assert list(store.cluster_events()) == [CapacityChanged(at=1.0, capacity=2)]
+        store.append([CapacityChanged(at=1.0, capacity=2.0)])
+        assert list(store.cluster_events()) == [CapacityChanged(at=1.0, capacity=2.0)]

@@ -12,7 +12,7 @@ from slaq.core.allocation import Allocation, Candidates, Policy
 from slaq.core.arrays import Integers
 from slaq.core.policies import BetweenOwners, Fair, Fifo, MinQuality, TotalQuality
 from slaq.core.sharing import least_units, water_fill
-from tests.core.strategies import candidates, make_jobs
+from slaq.testing.strategies import candidates, equal_jobs
 
 INNER = [TotalQuality(), MinQuality(), Fair(), Fifo()]
 every_inner = pytest.mark.parametrize("inner", INNER, ids=lambda policy: type(policy).__name__)
@@ -141,7 +141,7 @@ def test_nobody_is_there() -> None:
 
 
 def _equal_jobs(owner: list[int]) -> Candidates:
-    jobs = make_jobs(np.tile([0.0, 0.5, 0.75], (len(owner), 1)), grid=[0, 10, 100])
+    jobs = equal_jobs(np.tile([0.0, 0.5, 0.75], (len(owner), 1)), grid=[0, 10, 100])
     return replace(
         jobs,
         owners=tuple(f"owner-{number}" for number in range(max(owner, default=0) + 1)),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from slaq.bootstrap import jobs_vocabulary as vocabulary
 from slaq.config import AlgorithmWork, CommandWork, JobsFile, ProgramWork, read_jobs_file
 from slaq.config.lines import Lines
-from slaq.config.section import seconds_of
 from slaq.config.sources import GENERATORS, FileSource, GeneratedSource
 from slaq.core.errors import DataError, JobsFileError
+from slaq.jobs.option_types import bytes_of, seconds_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "def train(ctx, rate=0.1):\n    return rate\n\nlimit = 3\n"
@@ -69,17 +69,21 @@ MISTAKES = {
     "jobs as one table": ("[job]\nname = 'a'", 1, "job is a table", "[[job]]"),
     "a job is no table": ("job = [3]", 1, "a job is 3", "[[job]]"),
     "unknown job key": (SOUND + "wieght = 2", 6, "no key 'wieght'", "did you mean 'weight'?"),
-    "weight": (SOUND + "weight = 0", 6, "weight is 0", "above 0"),
-    "not a number": (SOUND + "weight = nan", 6, "weight is nan", "above 0"),
-    "arrival": (SOUND + "arrival = -1", 6, "arrival is -1", '"90s"'),
-    "duration": (SOUND + "time_budget = 'soon'", 6, "time_budget is 'soon'", '"90s"'),
-    "no duration": (SOUND + "time_budget = 0", 6, "time_budget is 0", '"90s"'),
+    "weight": (SOUND + "weight = 0", 6, "weight is 0", "a number from"),
+    "not a number": (SOUND + "weight = nan", 6, "weight is nan", "a number from"),
+    "arrival": (SOUND + "arrival = -1", 6, "arrival is -1", "'90s'"),
+    "duration": (SOUND + "time_budget = 'soon'", 6, "time_budget is 'soon'", "'90s'"),
+    "no duration": (SOUND + "time_budget = 0", 6, "time_budget is 0", "'90s'"),
     "stop_at above 1": (SOUND + "stop_at = 1.5", 6, "stop_at is 1.5", "at most 1"),
     "stop_at 0": (SOUND + "stop_at = 0", 6, "stop_at is 0", "above 0"),
-    "units": (SOUND + "min_units = 3\nmax_units = 2", 6, "min_units is 3", "max_units"),
-    "restarts": (SOUND + "max_restarts = 1.5", 6, "max_restarts is 1.5", "whole number"),
-    "name": (SOUND + "name = ''", 6, "name is empty", "text"),
-    "name that cannot be printed": (SOUND + 'name = "a\\nb"', 6, "name is", "printable"),
+    "cores of a job": (SOUND + "min_cores = 3\nmax_cores = 2", 6, "min_cores is 3", "max_cores"),
+    "sizes": (SOUND + "sizes = 'half'", 6, "sizes is 'half'", "'whole'"),
+    "memory": (SOUND + "memory = '4 pages'", 6, "memory is '4 pages'", "'4GB'"),
+    "after nobody": (SOUND + "after = ['x']", 6, "no job above this one has the name 'x'", "above"),
+    "after itself": (SOUND + "name = 'x'\nafter = ['x']", 7, "no job above this one has the name 'x'", "above"),
+    "restarts": (SOUND + "max_restarts = 1.5", 6, "max_restarts is 1.5", "a whole number"),
+    "name": (SOUND + "name = ''", 6, "name is ''", "letters"),
+    "name of another kind": (SOUND + 'name = "a\\nb"', 6, "name is", "letters"),
     "same name": (SOUND + "name = 'a'\n[[job]]\nname = 'a'\ncommand = 'true'", 8, "job 'a' already", "own"),
     "name of a grid": (
         SOUND + "name = 'a-2'\n[[job]]\nname = 'a'\nalgorithm = 'kmeans'\ndata = 'both.npz'\n"
@@ -122,25 +126,25 @@ MISTAKES = {
     "broken program": (JOB + "program = 'broken.py:train'", 6, "there_is_no_such_module", "correct it"),
     "missing module": (JOB + "program = 'no_such_module:train'", 6, "cannot be imported", "file.py:function"),
     "missing function": (JOB + "program = 'own.py:trian'", 6, "'trian'", "did you mean 'train'?"),
-    "no function": (JOB + "program = 'own.py:limit'", 6, "is no function", "context"),
+    "no function": (JOB + "program = 'own.py:limit'", 6, "is not a function", "context"),
     "parameters of a program": (JOB + "program = 'own.py:train'\nparameters.speed = 3", 7, "'speed'", "takes"),
     "words of a command": (JOB + "command = \"echo 'a\"", 6, "cut into words", "quotes"),
-    "no command": (JOB + "command = []", 6, "no list of words", '["python"'),
+    "no command": (JOB + "command = []", 6, "not a list of words", '["python"'),
     "missing command": (JOB + "command = 'no-such-program'", 6, "'no-such-program' on the PATH", "its path"),
-    "missing command file": (JOB + "command = './no-such-program'", 6, "no executable", "path"),
-    "pattern": (COMMAND + "loss_pattern = '('", 6, "not a regular expression", "correct it"),
-    "pattern without a group": (COMMAND + "loss_pattern = 'loss'", 6, "0 groups", "(?P<loss>"),
-    "pattern and file": (COMMAND + "loss_pattern = '(.)'\nloss_file = 'a'", 7, "both", "one of them"),
-    "column without a file": (COMMAND + "loss_column = 'a'", 6, "without loss_file", "loss_file"),
-    "cwd": (COMMAND + "cwd = 'nowhere'", 6, "no folder", "make it"),
-    "env": (COMMAND + "env = {A = 1}", 6, "A in env is 1", "quotes"),
-    "trains": (COMMAND + "trains = 'no'", 6, "trains is the text 'no'", "true or false"),
-    "trains no model": (COMMAND + "trains = false\nloss_file = 'a'", 6, "does not train", "remove"),
+    "missing command file": (JOB + "command = './no-such-program'", 6, "not an executable file", "path"),
+    "pattern": (COMMAND + "loss_pattern = '('", 6, "loss_pattern is '('", "regular expression"),
+    "pattern without a group": (COMMAND + "loss_pattern = 'loss'", 6, "loss_pattern is 'loss'", "group"),
+    "pattern and file": (COMMAND + "loss_pattern = '(.)'\nloss_file = 'a'", 7, "loss_file is 'a'", "not both"),
+    "column without a file": (COMMAND + "loss_column = 'a'", 6, "loss_column is 'a'", "loss_file too"),
+    "cwd": (COMMAND + "cwd = 'nowhere'", 6, "no folder", "create it"),
+    "env": (COMMAND + "env = {A = 1}", 6, "env is {'A': 1}", "texts"),
+    "trains": (COMMAND + "trains = 'no'", 6, "trains is 'no'", "true or false"),
+    "trains no model": (COMMAND + "trains = false\nloss_file = 'a'", 6, "trains is False", "nor loss_file"),
     "unused parameter": (COMMAND + "parameters.b = 1", 6, "does not use", "{b}"),
     "data of a command": (COMMAND + "data = 'both.npz'", 6, "data is for jobs", "remove"),
-    "partitions of a command": (COMMAND + "partitions = 2", 6, "partitions is for jobs", "remove"),
-    "pattern of an algorithm": (SOUND + "loss_pattern = '(.)'", 6, "loss_pattern is for jobs", "remove"),
-    "syntax": (SOUND + "name = 'a", 6, "no TOML", "quotes"),
+    "partitions of a command": (COMMAND + "partitions = 2", 6, "no command option 'partitions'", "known: name"),
+    "pattern of an algorithm": (SOUND + "loss_pattern = '(.)'", 6, "no program option 'loss_pattern'", "known:"),
+    "syntax": (SOUND + "name = 'a", 6, "not valid TOML", "quotes"),
     "nothing": ("# nothing\n", 1, "there is no job", "[[job]]"),
 }  # fmt: skip
 
@@ -185,8 +189,11 @@ def test_what_is_said_is_read(folder: Path) -> None:
         data = "both.npz"
         arrival = "1m30s"
         weight = 2
-        min_units = 1
-        max_units = 5
+        min_cores = 0.5
+        max_cores = 1.5
+        sizes = [0.5, 1.5]
+        memory = "4GiB"
+        deadline = "10m"
         target_loss = -0.5
         stop_at = 1
         max_iterations = 7
@@ -207,6 +214,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
         name = "other"
         command = "true"
         trains = false
+        after = ["a"]
         """,
     )
     cluster = jobs.cluster
@@ -218,18 +226,35 @@ def test_what_is_said_is_read(folder: Path) -> None:
     )
     assert (cluster.results, cluster.report) == (folder / "out", folder / "out.html")
     first, second, third, fourth = jobs.jobs
-    assert (first.name, first.arrival, first.weight, first.min_units, first.max_units) == ("a", 90, 2, 1, 5)
-    assert (first.target_loss, first.stop_at, first.max_iterations, first.time_budget) == (-0.5, 1, 7, 60)
-    assert (first.max_restarts, first.partitions, first.task_timeout) == (0, 3, 2)
+    assert (first.name, first.arrival) == ("a", 90)
+    assert first.options == {
+        "weight": 2,
+        "min_cores": 0.5,
+        "max_cores": 1.5,
+        "sizes": (0.5, 1.5),
+        "memory": 4 * 2**30,
+        "deadline": 600,
+        "target_loss": -0.5,
+        "stop_at": 1,
+        "max_iterations": 7,
+        "time_budget": 60,
+        "max_restarts": 0,
+        "partitions": 3,
+        "task_timeout": 2,
+    }
     assert isinstance(first.work, AlgorithmWork)
     assert isinstance(second.work, ProgramWork)
     assert (second.name, second.work.program(None), second.arrival) == ("train", 0.5, 0)
     assert isinstance(third.work, CommandWork)
     assert third.work.argv == ("true", "0.5 {y}")
-    assert (third.work.loss_file, third.work.loss_column) == (Path("out/losses.csv"), "val")
-    assert (third.work.cwd, third.work.env, third.name) == (folder, {"A": "b"}, "true")
-    assert isinstance(fourth.work, CommandWork)
-    assert (third.work.trains, fourth.work.trains) == (True, False)
+    assert third.name == "true"
+    assert third.options == {
+        "loss_file": "out/losses.csv",
+        "loss_column": "val",
+        "cwd": str(folder),
+        "env": {"A": "b"},
+    }
+    assert fourth.options == {"trains": False, "cwd": str(folder), "after": ("a",)}
 
 
 def test_a_grid_makes_a_job_of_each_combination(folder: Path) -> None:
@@ -249,8 +274,8 @@ def test_jobs_without_a_name_get_one_of_their_own(folder: Path) -> None:
 
 
 def test_every_key_and_name_is_documented(folder: Path) -> None:
-    """docs/run.md names every key that a table may have, and every name that a key may have as its value."""
-    page = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
+    """docs/run.md, or the page on options, names every key that a table may have, and every name among values."""
+    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("run.md", "options.md"))
     unknown = "[cluster]\nzzz = 1\npolicy = 'zzz'\n[[job]]\nzzz = 1\n[[job]]\ncommand = 'true'\nzzz = 1\n"
     unknown += "[[job]]\nalgorithm = 'zzz'\ndata = {generate = 'zzz', zzz = 1}\nzzz = 1\n"
     unknown += "[[job]]\nprogram = 'own.py:train'\ndata = 'data.txt'\n"
@@ -267,12 +292,38 @@ def test_the_example_has_no_mistakes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1d", 86400), ("0.5s", 0.5), ("2 m", 120), ("7", 7)]
-    + [(text, None) for text in ("", "m", "10 minutes", "1m2h", "-3s", "s5")],
+    [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1d", 86400), ("0.5s", 0.5), ("7", 7)]
+    + [(text, None) for text in ("", "m", "10 minutes", "1m2h", "-3s", "s5", "2 m", "nan")],
 )
 def test_durations(text: str, seconds: float | None) -> None:
     """A duration is a number of days, hours, minutes and seconds, in that order."""
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("500", 500),
+        ("1.5k", 1500),
+        ("500MB", 500 * 10**6),
+        ("4GB", 4 * 10**9),
+        ("4GiB", 4 * 2**30),
+        ("2tb", 2 * 10**12),
+    ]
+    + [(text, None) for text in ("", "GB", "4 GB", "-1", "4XB", "nan")],
+)
+def test_sizes_in_bytes(text: str, size: int | None) -> None:
+    """A size is a number of bytes, or of thousands (kB) or 1024s (KiB) of them, and so on."""
+    assert bytes_of(text) == size
+
+
+def test_a_name_in_after_stands_for_every_job_of_a_grid(folder: Path) -> None:
+    """A job that waits for a grid waits for each of its jobs."""
+    text = (
+        SOUND
+        + "name = 'g'\nparameters = {l2 = {grid = [0.1, 0.2]}}\n[[job]]\ncommand = 'true'\nafter = ['g']\n"
+    )
+    assert read(folder, text).jobs[-1].options["after"] == ("g-1", "g-2")
 
 
 KEYS = st.sampled_from(["a", "b-2", '"quoted # key"', "'other = key'", "deep.er"])

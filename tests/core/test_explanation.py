@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
+from slaq.core.demand import Demand
 from slaq.core.errors import UnknownJobError
-from slaq.core.explanation import Rule, explain_job
+from slaq.core.explanation import PolicyRule, explain_job
 from slaq.core.forecast import CurveForecaster
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.core.policies import BetweenOwners, Deadline, Fair, MinQuality, TotalQuality
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
@@ -30,16 +31,16 @@ def busy(seed: int, jobs: int) -> Roster:
     for number in range(jobs):
         spec = JobSpec(
             id=f"job-{number}",
-            kind=Kind.OTHER if rng.random() < 0.1 else Kind.ML,
+            trains=rng.random() >= 0.1,
             weight=float(rng.choice([1.0, 1.0, 2.0])),
-            max_units=int(rng.integers(1, 30)) if rng.random() < 0.7 else None,
+            demand=Demand(most=float(rng.integers(1, 30)) if rng.random() < 0.7 else None),
             owner=str(rng.choice(["ann", "bob"])),
             deadline=float(rng.uniform(0, 100)) if rng.random() < 0.5 else None,
         )
         roster.admit(spec, 0.0)
         row = np.array([roster.ids[spec.id]])
         end, rate = rng.uniform(0, 5), rng.uniform(0.5, 0.99)
-        for k in range(int(rng.integers(0, 30)) if spec.kind is Kind.ML else 0):
+        for k in range(int(rng.integers(0, 30)) if spec.trains else 0):
             took = np.full(1, float(k > 0))
             loss = np.nan if rng.random() < 0.02 else end + rate**k + rng.normal(0, 0.003)
             roster.observe(row, np.full(1, float(k)), np.full(1, loss), took, took)
@@ -64,14 +65,14 @@ def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capac
     for row, job_id in enumerate(decision.ids):
         found = explain_job(decision, job_id, appraisal=appraisal, prospects=prospects)
         curve = dict(found.gains)
-        assert found.units == decision.units[row]
-        assert curve[found.units] == pytest.approx(found.gain, abs=1e-12)
+        assert found.cores == decision.cores[row]
+        assert curve[found.cores] == pytest.approx(found.gain, abs=1e-12)
         most = min(capacity, appraisal.candidates.max_units[row])
-        if found.units < most:
-            assert curve[found.units + 1] - found.gain == pytest.approx(found.next_unit, abs=1e-12)
-        if found.units > 0:
-            assert found.gain - curve[found.units - 1] == pytest.approx(found.last_unit, abs=1e-12)
-        assert sorted(curve.values()) == [curve[units] for units in sorted(curve)]
+        if found.cores < most:
+            assert curve[found.cores + 1] - found.gain == pytest.approx(found.next_unit, abs=1e-12)
+        if found.cores > 0:
+            assert found.gain - curve[found.cores - 1] == pytest.approx(found.last_unit, abs=1e-12)
+        assert sorted(curve.values()) == [curve[cores] for cores in sorted(curve)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,7 +94,11 @@ def test_is_told_in_json_and_in_words(roster: Roster, policy: Policy, capacity: 
     decision, appraisal, prospects = decided(roster, policy, capacity)
     for job_id in decision.ids:
         found = explain_job(
-            decision, job_id, appraisal=appraisal, prospects=prospects, policy=Rule(name="total-quality")
+            decision,
+            job_id,
+            appraisal=appraisal,
+            prospects=prospects,
+            policy=PolicyRule(name="total-quality"),
         )
         assert json.loads(json.dumps(found.as_json(), allow_nan=False))["job_id"] == job_id
         for sentence in found.as_text().splitlines():
@@ -129,12 +134,12 @@ def test_a_need_is_told() -> None:
     roster.deadline[roster.ids["0"]] = 42.0
     decision, appraisal, _ = decided(roster, Deadline(), 12)
     told = [
-        explain_job(decision, name, appraisal=appraisal, policy=Rule(name="deadline", by_need=True))
+        explain_job(decision, name, appraisal=appraisal, policy=PolicyRule(name="deadline", by_need=True))
         for name in ("0", "1")
     ]
     assert [one.needed for one in told] == appraisal.candidates.needed.tolist()
     needs = [" ".join(one.reasons) for one in told]
-    assert "do not fit beside those who need less" in needs[0]
+    assert "jobs that need fewer come first" in needs[0]
     assert "and holds them" in needs[1]
 
 
@@ -142,7 +147,7 @@ def test_reasons_name_what_holds_a_job_back() -> None:
     """A job at its maximum, one that diverged, and one that waits its turn are told so."""
     roster = Roster(CurveForecaster())
     for name, most in (("full", 2), ("lost", None), ("late", None)):
-        roster.admit(JobSpec(id=name, max_units=most), 0.0)
+        roster.admit(JobSpec(id=name, demand=Demand(most=most)), 0.0)
     curves = {"full": [9.0, 5.0, 3.0], "lost": [3.0, 2.0, np.nan], "late": [1.0 + 0.5**k for k in range(40)]}
     for name, losses in curves.items():
         row = np.array([roster.ids[name]])
@@ -151,6 +156,6 @@ def test_reasons_name_what_holds_a_job_back() -> None:
             roster.observe(row, np.full(1, float(k)), np.full(1, loss), took, took)
     decision, _, _ = decided(roster, TotalQuality(), 2)
     reasons = {name: " ".join(explain_job(decision, name).reasons) for name in curves}
-    assert "its maximum of 2 units" in reasons["full"]
-    assert "not a number" in reasons["lost"]
-    assert "at job 'full'" in reasons["late"]
+    assert "its maximum of 2 cores" in reasons["full"]
+    assert "not a finite number" in reasons["lost"]
+    assert "for job 'full'" in reasons["late"]

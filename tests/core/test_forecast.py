@@ -150,8 +150,8 @@ def test_old_losses_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("losses", "horizons", "message"),
     [
-        ([], 10, "no finite loss"),
-        ([float("nan")], 10, "no finite loss"),
+        ([], 10, "no finite number"),
+        ([float("nan")], 10, "no finite number"),
         ([[1.0, 2.0]], 10, "one list"),
         ([1.0], 0, "whole numbers from 1"),
         ([1.0], [], "whole numbers from 1"),

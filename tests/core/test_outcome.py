@@ -10,25 +10,26 @@ from hypothesis import strategies as st
 
 from slaq.core.decision import Decision
 from slaq.core.events import JobEnded, LearningRateChanged, LossObserved
-from slaq.core.job import JobSpec, JobState, Kind, Observation
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.outcome import GROUPS, REDUCTIONS, JobCurve, measure
 
 
-def decision(time: float, units: dict[str, int], seconds: float = 0.002) -> Decision:
-    nothing = np.zeros(len(units))
+def decision(time: float, cores: dict[str, float], seconds: float = 0.002) -> Decision:
+    nothing = np.zeros(len(cores))
     return Decision(
         epoch=int(time // 3),
         time=time,
-        capacity=sum(units.values()),
-        ids=tuple(units),
-        units=np.array(list(units.values()), dtype=np.int64),
+        capacity=sum(cores.values()),
+        unit=1.0,
+        ids=tuple(cores),
+        cores=np.array(list(cores.values()), dtype=np.float64),
         loss=nothing,
         gain=nothing,
         marginal=nothing,
         expected=nothing,
         expected_low=nothing,
         expected_high=nothing,
-        diverged=np.zeros(len(units), dtype=bool),
+        diverged=np.zeros(len(cores), dtype=bool),
         seconds=seconds,
     )
 
@@ -74,26 +75,24 @@ def test_the_example_by_hand() -> None:
 def test_groups_are_those_of_figure_8() -> None:
     """Of eight jobs the two of highest loss are high, the next two medium, the other four low."""
     jobs = [curve(str(k), {0.0: 10.0, 1.0: float(k), 9.0: 0.0}, ended_at=9.0) for k in range(8)]
-    units = {str(k): k + 1 for k in range(8)}
-    outcome = measure("any", jobs, [decision(3.0, units)], 3.0)
-    assert outcome.units_by_group.tolist() == [[8 + 7, 6 + 5, 4 + 3 + 2 + 1]]
+    cores = {str(k): k + 1.0 for k in range(8)}
+    outcome = measure("any", jobs, [decision(3.0, cores)], 3.0)
+    assert outcome.cores_by_group.tolist() == [[8 + 7, 6 + 5, 4 + 3 + 2 + 1]]
     assert outcome.share_by_group == pytest.approx({"high": 15 / 36, "medium": 11 / 36, "low": 10 / 36})
 
 
 @given(st.integers(1, 40))
-def test_equal_units_give_each_group_its_share_of_jobs(count: int) -> None:
+def test_equal_cores_give_each_group_its_share_of_jobs(count: int) -> None:
     """The groups hold a quarter, a quarter and a half of the jobs, their ends rounded."""
     jobs = [curve(str(k), {0.0: 100.0, 1.0: float(k), 9.0: -1.0}, ended_at=9.0) for k in range(count)]
-    held = measure("any", jobs, [decision(3.0, {str(k): 1 for k in range(count)})], 3.0).units_by_group[0]
+    held = measure("any", jobs, [decision(3.0, {str(k): 1 for k in range(count)})], 3.0).cores_by_group[0]
     assert held.sum() == count
     assert np.abs(np.cumsum(held) - count * np.array([0.25, 0.5, 1.0])).max() <= 0.5
 
 
 def test_jobs_of_another_kind_count_only_where_they_belong() -> None:
     """They are active and they complete, but have no loss and belong to no group."""
-    other = JobCurve(
-        spec=JobSpec(id="o", kind=Kind.OTHER), times=np.empty(0), losses=np.empty(0), ended_at=20.0
-    )
+    other = JobCurve(spec=JobSpec(id="o", trains=False), times=np.empty(0), losses=np.empty(0), ended_at=20.0)
     job = curve("a", {0.0: 2.0, 4.0: 1.0}, ended_at=4.0)
     outcome = measure("any", [other, job], [decision(0.0, {"o": 5, "a": 1}), decision(6.0, {"o": 5})], 3.0)
     assert outcome.active.tolist() == [2, 1]
@@ -102,7 +101,7 @@ def test_jobs_of_another_kind_count_only_where_they_belong() -> None:
     assert outcome.mean_normalised_loss == 1.0
     assert outcome.completion == 12.0
     assert outcome.makespan == 20.0
-    assert outcome.units_by_group.sum() == 1
+    assert outcome.cores_by_group.sum() == 1
 
 
 def test_a_run_cut_short_is_measured_against_the_whole_curves() -> None:

@@ -1,6 +1,5 @@
-"""The laws of every policy, and of each."""
+"""The laws of each policy, beyond those that every policy obeys."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,32 +11,11 @@ from slaq.core.allocation import Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
 from slaq.core.sharing import guarantee, water_fill
-from tests.core.strategies import STEP, candidates, make_jobs
+from slaq.testing.policy_contract import capacities, epochs
+from slaq.testing.strategies import STEP, candidates, equal_jobs
 
-POLICIES = [TotalQuality(), MinQuality(), Fair(), Fifo(), ShortestFirst(), LeastAttained(), Deadline()]
 # High floors, so that a promise comes due within few epochs.
 UNSTARVING = [TotalQuality(floor=0.5), MinQuality(floor=0.5), Deadline(floor=0.5), Fair()]
-capacities = st.integers(0, 40)
-every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
-
-
-def epochs(policy: Policy, jobs: Candidates, capacity: int, count: int) -> Iterator[Integers]:
-    """The units of each of `count` epochs, in which nothing but the credit changes."""
-    for _ in range(count):
-        allocation = policy.allocate(jobs, capacity)
-        assert (np.abs(allocation.credit) <= 1).all()
-        yield allocation.units
-        jobs = replace(jobs, credit=allocation.credit)
-
-
-def fair_shares(jobs: Candidates, capacity: int) -> Floats:
-    """The real shares of jobs without minima, where the reservations fit."""
-    reserved = ~jobs.competes & (jobs.reserved_units >= 0)
-    shares = np.minimum(jobs.reserved_units, jobs.max_units).astype(np.float64)
-    rest = capacity - float(shares[reserved].sum())
-    assume(rest > 0)
-    shares[~reserved] = water_fill(jobs.weight[~reserved], jobs.max_units[~reserved], rest)
-    return shares
 
 
 def gain_of(jobs: Candidates, units: Integers) -> Floats:
@@ -89,70 +67,6 @@ class TestWaterFill:
         assert water_fill(weight, limit, 8, least) == pytest.approx([0, 2, 6])
 
 
-class TestEveryPolicy:
-    @every_policy
-    @given(jobs=candidates(), capacity=capacities)
-    def test_uses_all_it_may_and_no_more(self, policy: Policy, jobs: Candidates, capacity: int) -> None:
-        """No job exceeds its maximum, and together they use the capacity or all the maxima."""
-        allocation = policy.allocate(jobs, capacity)
-        assert allocation.ids == jobs.ids
-        assert allocation.units.dtype == np.int64
-        assert (allocation.units >= 0).all()
-        assert (allocation.units <= jobs.max_units).all()
-        assert allocation.units.sum() == min(capacity, jobs.max_units.sum())
-        assert (np.abs(allocation.credit) <= 1).all()
-
-    @every_policy
-    @given(jobs=candidates(), capacity=capacities)
-    def test_minima_are_held(self, policy: Policy, jobs: Candidates, capacity: int) -> None:
-        """Every job holds its minimum or reservation where they all fit."""
-        reserved = ~jobs.competes & (jobs.reserved_units >= 0)
-        least = np.minimum(np.where(reserved, jobs.reserved_units, jobs.min_units), jobs.max_units)
-        assume(least.sum() <= capacity)
-        assert (policy.allocate(jobs, capacity).units >= least).all()
-
-    @every_policy
-    @given(jobs=candidates(), capacity=capacities, data=st.data())
-    def test_rows_do_not_matter(
-        self, policy: Policy, jobs: Candidates, capacity: int, data: st.DataObject
-    ) -> None:
-        """Permuting the jobs permutes the allocation."""
-        by = np.array(data.draw(st.permutations(range(len(jobs.ids)))), dtype=np.int64)
-        units = policy.allocate(jobs, capacity).as_dict()
-        assert policy.allocate(jobs.take(by), capacity).as_dict() == units
-
-    @every_policy
-    @given(jobs=candidates(minima=False), capacity=capacities)
-    def test_other_jobs_hold_their_share(self, policy: Policy, jobs: Candidates, capacity: int) -> None:
-        """In every epoch a job that does not compete is within a unit of its fair share or reservation."""
-        jobs = replace(jobs, credit=np.zeros(len(jobs.ids)))
-        shares = fair_shares(jobs, capacity)
-        others = ~jobs.competes
-        idle_goes_to_competitors = jobs.max_units[jobs.competes].sum() >= capacity
-        held = np.zeros(others.sum())
-        for epoch, units in enumerate(epochs(policy, jobs, capacity, 12), start=1):
-            held += units[others]
-            assert (units[others] > shares[others] - 1).all()
-            assert (held > epoch * shares[others] - 1 - 1e-6).all()
-            if idle_goes_to_competitors:
-                assert (units[others] < shares[others] + 1).all()
-                assert (held < epoch * shares[others] + 1 + 1e-6).all()
-
-    @every_policy
-    def test_nobody_is_there(self, policy: Policy) -> None:
-        """Without jobs there is nothing to hand out."""
-        nobody = make_jobs(np.zeros((0, 2)), grid=[0, 4])
-        assert policy.allocate(nobody, 8).units.shape == (0,)
-
-    @every_policy
-    def test_nothing_is_there(self, policy: Policy) -> None:
-        """Without capacity nobody gets a unit, and nobody's credit is lost."""
-        jobs = replace(make_jobs(np.array([[0, 1.0], [0, 2.0]]), grid=[0, 4]), credit=np.array([0.25, -0.5]))
-        allocation = policy.allocate(jobs, 0)
-        assert allocation.units.tolist() == [0, 0]
-        assert allocation.credit.tolist() == [0.25, -0.5]
-
-
 class TestGuarantee:
     @given(candidates(), capacities, st.floats(0, 1))
     def test_is_in_bounds(self, jobs: Candidates, capacity: int, fraction: float) -> None:
@@ -190,19 +104,19 @@ class TestGuarantee:
     @pytest.mark.parametrize("policy", [TotalQuality(0.1), MinQuality(0.1)], ids=["total", "min"])
     def test_floor_is_all_that_the_hopeless_get(self, policy: Policy) -> None:
         """Nine jobs that gain nothing hold a tenth of their share of one unit, the tenth job the rest."""
-        jobs = make_jobs(np.array([[0, 0.5], *[[0, 0]] * 9]), grid=[0, 4])
+        jobs = equal_jobs(np.array([[0, 0.5], *[[0, 0]] * 9]), grid=[0, 4])
         held = np.sum(list(epochs(policy, jobs, 1, 300)), axis=0)
         assert np.all(np.abs(held[1:] - 3) <= 1)
 
     def test_idle_units_rotate(self) -> None:
         """Units that bring nobody anything go round too, so that equal jobs fare alike."""
-        jobs = make_jobs(np.zeros((3, 2)), grid=[0, 4])
+        jobs = equal_jobs(np.zeros((3, 2)), grid=[0, 4])
         held = np.sum(list(epochs(TotalQuality(0.1), jobs, 1, 90)), axis=0)
         assert np.all(np.abs(held - 30) <= 5), held
 
     def test_floor_units_are_spaced_out(self) -> None:
         """Equal jobs take their guaranteed units in turn, not all in the same epoch."""
-        jobs = make_jobs(np.zeros((20, 2)), grid=[0, 4])
+        jobs = equal_jobs(np.zeros((20, 2)), grid=[0, 4])
         credit = jobs.credit
         for _ in range(40):
             sure = guarantee(replace(jobs, credit=credit), 10, 0.1)
@@ -244,14 +158,14 @@ class TestTotalQuality:
 
     def test_ties_go_to_the_earlier(self) -> None:
         """Of equal gains the job submitted first is served first, whole."""
-        jobs = make_jobs(np.tile([0.0, 0.375, 0.875, 0.875], (3, 1)), grid=[0, 3, 7, 8])
+        jobs = equal_jobs(np.tile([0.0, 0.375, 0.875, 0.875], (3, 1)), grid=[0, 3, 7, 8])
         jobs = replace(jobs, order=np.array([2, 0, 1]), max_units=np.full(3, 8))
         assert TotalQuality(floor=0.0).allocate(jobs, 10).units.tolist() == [0, 7, 3]
 
     def test_many_jobs_are_cut_alike(self) -> None:
         """What is narrowed down by a histogram equals what is sorted outright."""
         chance = np.random.default_rng(0)
-        jobs = make_jobs(chance.random((4000, 1)) * (1 - np.exp(-0.1 * np.arange(6))), grid=list(range(6)))
+        jobs = equal_jobs(chance.random((4000, 1)) * (1 - np.exp(-0.1 * np.arange(6))), grid=list(range(6)))
         units = TotalQuality(floor=0.0).allocate(jobs, 6000).units
         slopes = np.sort(np.diff(jobs.gain, axis=1), axis=None)[::-1]
         assert total_gain(jobs, units) == pytest.approx(slopes[:6000].sum())
@@ -285,7 +199,7 @@ class TestMinQuality:
 
     def test_the_hopeless_leave_the_competition(self) -> None:
         """The highest loss takes nothing that would not lower it."""
-        jobs = make_jobs(np.array([[0, 0, 0], [0, 0.25, 0.25], [0, 0.25, 0.5]]), grid=[0, 4, 8])
+        jobs = equal_jobs(np.array([[0, 0, 0], [0, 0.25, 0.25], [0, 0.25, 0.5]]), grid=[0, 4, 8])
         jobs = replace(jobs, loss=np.array([3.0, 2.0, 1.0]))
         assert MinQuality(floor=0.0).allocate(jobs, 10).units.tolist() == [0, 4, 6]
 
@@ -293,7 +207,9 @@ class TestMinQuality:
         """What is narrowed down by bisection still levels the losses to within one unit's worth."""
         chance = np.random.default_rng(0)
         start = chance.uniform(0.5, 1.0, (300, 1))
-        jobs = make_jobs(start * (1 - np.exp(-0.001 * np.arange(0, 4001, 50))), grid=list(range(0, 4001, 50)))
+        jobs = equal_jobs(
+            start * (1 - np.exp(-0.001 * np.arange(0, 4001, 50))), grid=list(range(0, 4001, 50))
+        )
         jobs = replace(jobs, loss=start[:, 0], max_units=np.full(300, 4000))
         units = MinQuality(floor=0.0).allocate(jobs, 200_000).units
         assert units.sum() == 200_000
@@ -322,7 +238,7 @@ class TestDeadline:
 
     def test_gets_what_it_needs(self) -> None:
         """Of jobs that gain alike, those that can make their deadlines get what that takes, and no more."""
-        jobs = make_jobs(np.tile([0.0, 0.5], (4, 1)), grid=[0, 20])
+        jobs = equal_jobs(np.tile([0.0, 0.5], (4, 1)), grid=[0, 20])
         jobs = replace(jobs, gain=jobs.gain * np.array([[2.0], [1.0], [1.0], [1.0]]))
         jobs = replace(jobs, needed=np.array([0.0, 3.2, np.inf, 30.0]))
         assert Deadline(floor=0.0).allocate(jobs, 10).units.tolist() == [6, 4, 0, 0]
@@ -342,21 +258,21 @@ class TestFair:
 
     def test_large_and_small_shares_mix(self) -> None:
         """A few large shares among many small ones stay within a unit, not so by largest claim first."""
-        jobs = replace(make_jobs(np.zeros((7, 2)), grid=[0, 4]), weight=np.array([12.0] * 3 + [1.0] * 4))
+        jobs = replace(equal_jobs(np.zeros((7, 2)), grid=[0, 4]), weight=np.array([12.0] * 3 + [1.0] * 4))
         held = np.cumsum(list(epochs(Fair(), jobs, 1, 80)), axis=0)
         shares = np.outer(np.arange(1, 81), jobs.weight / 40)
         assert (np.abs(held - shares) <= 1 + 1e-6).all()
 
     def test_dust_costs_nobody_a_unit(self) -> None:
         """Shares that are whole but for float dust are handed out whole, and leave no credit."""
-        jobs = replace(make_jobs(np.zeros((30, 2)), grid=[0, 4]), weight=np.full(30, 0.1))
+        jobs = replace(equal_jobs(np.zeros((30, 2)), grid=[0, 4]), weight=np.full(30, 0.1))
         allocation = Fair().allocate(jobs, 90)
         assert (allocation.units == 3).all()
         assert not allocation.credit.any()
 
     def test_ten_tenths_are_one(self) -> None:
         """Ten jobs on one unit hold it in turn, each once in ten epochs."""
-        jobs = make_jobs(np.zeros((10, 2)), grid=[0, 4])
+        jobs = equal_jobs(np.zeros((10, 2)), grid=[0, 4])
         turns = [int(np.argmax(units)) for units in epochs(Fair(), jobs, 1, 30)]
         assert turns == list(range(10)) * 3
 
@@ -364,21 +280,21 @@ class TestFair:
 class TestServedInTurn:
     def test_fifo(self) -> None:
         """The first submitted takes all it can use, then the next."""
-        jobs = replace(make_jobs(np.zeros((3, 2)), grid=[0, 4]), order=np.array([1, 2, 0]))
+        jobs = replace(equal_jobs(np.zeros((3, 2)), grid=[0, 4]), order=np.array([1, 2, 0]))
         assert Fifo().allocate(jobs, 6).units.tolist() == [2, 0, 4]
 
     def test_shortest_first(self) -> None:
         """The job with the least left takes all it can use; one of unknown length comes last."""
-        jobs = replace(make_jobs(np.zeros((3, 2)), grid=[0, 4]), remaining=np.array([np.inf, 5.0, 4.0]))
+        jobs = replace(equal_jobs(np.zeros((3, 2)), grid=[0, 4]), remaining=np.array([np.inf, 5.0, 4.0]))
         assert ShortestFirst().allocate(jobs, 9).units.tolist() == [1, 4, 4]
 
     def test_least_attained(self) -> None:
         """A lower queue is served first; within a queue the order of submission counts, not the seconds."""
-        jobs = replace(make_jobs(np.zeros((3, 2)), grid=[0, 4]), attained=np.array([100.0, 99.0, 3.0]))
+        jobs = replace(equal_jobs(np.zeros((3, 2)), grid=[0, 4]), attained=np.array([100.0, 99.0, 3.0]))
         assert LeastAttained().allocate(jobs, 5).units.tolist() == [0, 4, 1]
 
     @given(st.floats(0, 1e12), st.floats(0, 1e12))
     def test_queues_follow_service(self, one: float, other: float) -> None:
         """Having received less never means being served after."""
-        jobs = replace(make_jobs(np.zeros((2, 2)), grid=[0, 4]), attained=np.array(sorted([one, other])))
+        jobs = replace(equal_jobs(np.zeros((2, 2)), grid=[0, 4]), attained=np.array(sorted([one, other])))
         assert LeastAttained().allocate(jobs, 4).units.tolist() == [4, 0]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats
-from slaq.core.courses import COURSES, chances, strides_for
 from slaq.core.forecast import CurveForecaster
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
+from slaq.core.trajectories import COURSES, chances, strides_for
 
 CAPACITY = 16
 SECONDS = 4.0
@@ -28,7 +28,7 @@ def all_reported(curves: list[list[float]], **asked: object) -> Roster:
     for number, losses in enumerate(curves):
         roster.admit(JobSpec(id=str(number), **asked), 0.0)  # type: ignore[arg-type]
         row = np.array([roster.ids[str(number)]])
-        roster.units[row] = 1
+        roster.cores[row] = 1
         for k, loss in enumerate(losses):
             spent = np.full(1, SECONDS if k else 0.0)
             roster.observe(row, np.full(1, SECONDS * k), np.full(1, loss), spent, spent)
@@ -48,7 +48,7 @@ losses = st.lists(st.floats(-5.0, 5.0), min_size=0, max_size=30)
 curves = st.one_of(losses, st.integers(3, 40).map(geometric))
 goals = st.fixed_dictionaries(
     {},
-    optional={"target_loss": st.floats(-3.0, 3.0), "wanted": st.floats(0.05, 1.0)},
+    optional={"target_loss": st.floats(-3.0, 3.0), "stop_at": st.floats(0.05, 1.0)},
 )
 
 
@@ -178,7 +178,7 @@ class TestTimes:
 
     def test_other_work_has_no_prospects(self) -> None:
         """A job without a loss is expected nowhere, and is not hopeless."""
-        found = prospects(reported([], kind=Kind.OTHER, deadline=100.0), 1.0)
+        found = prospects(reported([], trains=False, deadline=100.0), 1.0)
         assert np.isnan(found.seconds_to).all()
         assert np.isnan(found.chance[0])
         assert not found.hopeless[0]

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
+from slaq.core.demand import Demand
 from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecast import CurveForecaster
-from slaq.core.job import JobSpec, JobState, Kind, Observation
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.policies import TotalQuality
 from slaq.core.roster import NEWS, Roster
 
@@ -121,7 +122,7 @@ def test_a_target_ends_the_gain() -> None:
 
 def test_other_work_does_not_compete() -> None:
     """A job that trains nothing has no gain and is marked as outside the competition."""
-    roster = roster_of(JobSpec(id="a"), JobSpec(id="etl", kind=Kind.OTHER))
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="etl", trains=False))
     roster.absorb(curve("a", [4.0, 3.0]))
     candidates = APPRAISER.appraise(roster, 8, 0.0).candidates
     assert candidates.competes.tolist() == [True, False]
@@ -153,7 +154,9 @@ def test_another_model_is_a_curve_of_its_own() -> None:
 def test_gains_are_what_policies_ask_for(jobs: int, capacity: int) -> None:
     """Gains start at 0, never fall, never steepen, and are finite, whatever the jobs have reported."""
     rng = np.random.default_rng(jobs * 1000 + capacity)
-    roster = roster_of(*(JobSpec(id=str(n), max_units=int(rng.integers(1, 20))) for n in range(jobs)))
+    roster = roster_of(
+        *(JobSpec(id=str(n), demand=Demand(most=float(rng.integers(1, 20)))) for n in range(jobs))
+    )
     for n in range(jobs):
         roster.absorb(
             curve(str(n), rng.normal(5, 3, rng.integers(1, 9)).tolist(), cpu=float(rng.uniform(0.1, 9)))

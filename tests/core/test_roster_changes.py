@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slaq.core.allocation import Allocation
+from slaq.core.allocation import Allocation, Grant
 from slaq.core.appraisal import Appraiser
+from slaq.core.demand import Demand
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecast import METHODS, CurveForecaster
 from slaq.core.forecaster import Forecaster
-from slaq.core.job import JobSpec, JobState, Kind, Observation
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.policies import TotalQuality
-from slaq.core.roster import WANTED, Roster
+from slaq.core.roster import STOP_AT, Roster
+from slaq.core.sizes import fit_sizes
 
 APPRAISER = Appraiser(epoch_seconds=1.0)
 CAPACITY = 12
@@ -25,14 +27,17 @@ def spec(number: int) -> JobSpec:
     """Jobs that differ in all that can be asked for."""
     return JobSpec(
         id=f"job-{number}",
-        kind=Kind.OTHER if number % 5 == 4 else Kind.ML,
+        trains=number % 5 != 4,
         weight=1.0 + number % 3,
-        min_units=number % 2,
-        max_units=None if number % 4 == 0 else 2 + number,
+        demand=Demand(
+            least=float(number % 2),
+            most=None if number % 4 == 0 else 2.0 + number,
+            sizes="whole" if number % 7 == 6 else "any",
+        ),
         target_loss=0.5 if number % 6 == 1 else None,
         owner=f"owner-{number % 3}",
         deadline=100.0 + number if number % 3 == 0 else None,
-        wanted=0.8 if number % 6 == 0 else None,
+        stop_at=0.8 if number % 6 == 0 else None,
     )
 
 
@@ -67,8 +72,10 @@ def run(roster: Roster, first: int, last: int, seed: int) -> list[Allocation]:
                 roster.resume(job_id)
         roster.absorb(happenings(epoch, ids, rng))
         appraisal = APPRAISER.appraise(roster, CAPACITY, float(epoch))
-        decided.append(TotalQuality().allocate(appraisal.candidates, CAPACITY))
-        roster.hold(appraisal.rows, decided[-1], float(epoch))
+        allocation = TotalQuality().allocate(appraisal.candidates, CAPACITY)
+        allocation, owed = fit_sizes(appraisal.candidates, allocation, CAPACITY)
+        decided.append(allocation)
+        roster.hold(appraisal.rows, appraisal.grant(allocation, owed), float(epoch))
     return decided
 
 
@@ -79,9 +86,10 @@ def roster_of(*specs: JobSpec) -> Roster:
     return roster
 
 
-def granted(units: dict[str, int], credit: list[float] | None = None) -> Allocation:
-    owed = np.zeros(len(units)) if credit is None else np.array(credit)
-    return Allocation(ids=tuple(units), units=np.array(list(units.values())), credit=owed)
+def granted(cores: dict[str, float], credit: list[float] | None = None) -> Grant:
+    owed = np.zeros(len(cores)) if credit is None else np.array(credit)
+    held = np.array(list(cores.values()), dtype=float)
+    return Grant(ids=tuple(cores), cores=held, credit=owed, size_credit=np.zeros(len(cores)))
 
 
 class TestDump:
@@ -145,7 +153,7 @@ class TestPause:
         assert during.candidates.ids == ("b",)
         roster.hold(during.rows, granted({"b": 4}), 5.0)
         row = roster.ids["a"]
-        assert (roster.units[row], roster.attained[row], roster.credit[row]) == (0, 2.0, 0.25)
+        assert (roster.cores[row], roster.attained[row], roster.credit[row]) == (0, 2.0, 0.25)
         roster.hold(during.rows, granted({"b": 4}), 105.0)
         assert roster.attained[row] == 2.0
         roster.resume("a")
@@ -163,7 +171,7 @@ class TestPause:
 
 def test_changes_count_from_the_next_decision() -> None:
     """A job weighed or limited anew has that weight and that limit among the candidates."""
-    roster = roster_of(JobSpec(id="a", max_units=8), JobSpec(id="b"))
+    roster = roster_of(JobSpec(id="a", demand=Demand(most=8.0)), JobSpec(id="b"))
     roster.reweigh("a", 2.5)
     roster.relimit("a", 3)
     roster.relimit("b", None)
@@ -192,18 +200,18 @@ def test_owners_and_deadlines_reach_the_candidates() -> None:
     roster = roster_of(
         JobSpec(id="a", owner="ann", deadline=50.0),
         JobSpec(id="b", owner="bob"),
-        JobSpec(id="c", owner="ann", deadline=5.0, wanted=0.5),
+        JobSpec(id="c", owner="ann", deadline=5.0, stop_at=0.5),
     )
     candidates = APPRAISER.appraise(roster, 4, 20.0).candidates
     assert [candidates.owners[number] for number in candidates.owner] == ["ann", "bob", "ann"]
     assert candidates.seconds_left.tolist() == [30.0, np.inf, -15.0]
     rows = roster.rows()
-    np.testing.assert_array_equal(roster.wanted[rows], [WANTED, np.nan, 0.5])
+    np.testing.assert_array_equal(roster.stop_at[rows], [STOP_AT, np.nan, 0.5])
 
 
-def test_usual_units_are_a_mean_over_turns() -> None:
+def test_usual_cores_are_a_mean_over_turns() -> None:
     """A job that holds one unit in every other epoch usually holds about half a unit."""
     roster = roster_of(JobSpec(id="a"))
     for epoch in range(40):
         roster.hold(roster.rows(), granted({"a": epoch % 2}), float(epoch))
-    assert roster.usual_units[roster.ids["a"]] == pytest.approx(0.5, abs=0.1)
+    assert roster.usual_cores[roster.ids["a"]] == pytest.approx(0.5, abs=0.1)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.config.service import Given, Known, ServiceSettings, UserLimits, read_settings
+from slaq.cli.verbs.serve import command, sources
+from slaq.config.service import AllowedNames, ServiceSettings, UserLimits, read_settings
 from slaq.config.settings import SETTINGS
 from slaq.core.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]
-KNOWN = Known(policies=["total-quality", "fair"], throttles=["cgroup2", "stop-continue"])
+KNOWN = AllowedNames(policies=["total-quality", "fair"], throttles=["cgroup2", "stop-continue"])
 
 #: Two values for each setting, as texts that a flag or variable may hold.
 VALUES = {
@@ -59,12 +60,16 @@ def read(
     flags: dict[str, str] | None = None,
     environ: dict[str, str] | None = None,
 ) -> ServiceSettings:
-    config = None
+    """Return the settings of `slaq serve` with these flags and variables, and with a file of this text."""
+    words = [f"{SETTINGS[name].flag}={value}" for name, value in (flags or {}).items()]
     if text is not None:
         assert folder is not None
-        config = folder / "slaq.toml"
-        config.write_text(text, encoding="utf-8")
-    return read_settings(Given(flags=flags or {}, environ=environ or {}, config=config), KNOWN)
+        (folder / "slaq.toml").write_text(text, encoding="utf-8")
+        words += ["--config", str(folder / "slaq.toml")]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (environ or {}).items():
+            patch.setenv(name, value)
+        return read_settings(sources(command.make_context("serve", words)), KNOWN)
 
 
 def mistakes(text: str, folder: Path, **more: Any) -> list[str]:
@@ -156,13 +161,13 @@ MISTAKES = {
     "tcp bare IPv6": ("[service]\ntcp = '::1:80'", "[::1]:8642"),
     "reach": ("[service]\ntcp = '0.0.0.0:1'", "there is no TLS; give tls_cert and tls_key"),
     "reach by name": ("[service]\ntcp = 'myhost:1'", "can be reached from other machines"),
-    "half TLS": ("[service]\ntls_cert = '/etc/passwd'", "there is tls_cert without tls_key"),
+    "half TLS": ("[service]\ntls_cert = '/etc/passwd'", "tls_cert is given without tls_key"),
     "TLS file": ("[service]\ntls_cert = 'a'\ntls_key = '/etc/passwd'", "there is no file"),
     "format": ("[service]\nlog_format = 'xml'", "known: text, json"),
     "level": ("[service]\nlog_level = 'loud'", "known: debug, info, warning, error"),
     "visibility": ("[service]\nvisibility = 'none'", "known: own, all"),
     "admins": ("[service]\nadmins = 'ann'", "give a list of users"),
-    "admins' names": ("[service]\nadmins = [1]", "admins holds what is no name"),
+    "admins' names": ("[service]\nadmins = [1]", "admins has an entry that is not a user name"),
     "bytes": ("[service]\nmax_request_bytes = 3", "at least 1024"),
     "many bytes": ("[service]\nmax_request_bytes = 99999999999", "give at most"),
     "rate": ("[service]\nrequests_per_second = nan", "a number above 0"),
@@ -172,10 +177,10 @@ MISTAKES = {
     "no table": ("service = 1", "service is 1; give a [service] table"),
     "user key": ("[users.ann]\nweigth = 1", "line 2: [users.ann] has no key 'weigth'"),
     "user": ("[users]\nann = 3", "ann is 3; give a table [users.ann]"),
-    "weight": ("[users.ann]\nweight = 0", "line 2: weight is 0; give a number above 0"),
+    "weight": ("[users.ann]\nweight = 0", "line 2: weight is 0; give a number from"),
     "default": ("[defaults]\nmax_jobs = -1", "line 2: max_jobs is -1"),
     "long socket": (f"[service]\nlisten = '/tmp/{'a' * 120}'", "is longer than 107 bytes"),
-    "no TOML": ("[service\n", "line 1: this is no TOML"),
+    "no TOML": ("[service\n", "line 1: not valid TOML"),
 }
 
 
@@ -208,18 +213,22 @@ def test_what_a_reload_cannot_take_up_is_named(tmp_path: Path) -> None:
     assert before.waiting_for_restart(before) == ()
 
 
+#: Letters that a command line and an environment can hold.
+TYPED = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+
+
 @given(
     st.dictionaries(
-        st.sampled_from(sorted(SETTINGS)) | st.text(max_size=8),
+        st.sampled_from(sorted(SETTINGS)),
         st.one_of(
-            st.integers(), st.floats(), st.booleans(), st.text(max_size=9), st.lists(st.text(max_size=3))
+            st.integers(), st.floats(), st.booleans(), st.lists(st.text(TYPED, max_size=3)), st.text(TYPED)
         ),
     )
 )
 def test_any_flags_and_variables_are_read_or_refused(values: dict[str, Any]) -> None:
     """Whatever texts are given, the settings are read or every mistake is told: nothing else is raised."""
     texts = {name: str(value) for name, value in values.items()}
-    environ = {f"SLAQ_{name.upper()}": text for name, text in texts.items()}
+    environ = {SETTINGS[name].variable: text for name, text in texts.items()}
     for source in ({"flags": texts}, {"environ": environ}):
         with contextlib.suppress(SettingsError):
             read(**source)  # type: ignore[arg-type]

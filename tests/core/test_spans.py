@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.cli.spans import SPAN, ago, ahead, span
-from slaq.config.section import seconds_of
+from slaq.cli.display.spans import SPAN, ago, ahead, span
+from slaq.jobs.option_types import seconds_of
 
 
 @given(st.floats(min_value=0.05, max_value=1e8))
@@ -32,7 +32,7 @@ def test_two_units_are_enough(seconds: float, shown: str) -> None:
 @pytest.mark.parametrize("typed", ["", "soon", "-3", "0", "0s", "nan", "inf", "1x", "m", "3m 4y"])
 def test_what_is_no_span_is_refused(typed: str) -> None:
     """Anything else is a usage error that shows how to write one."""
-    with pytest.raises(click.BadParameter, match="90s, 10m or 1h30m"):
+    with pytest.raises(click.BadParameter, match="'90s', '10m' or '1h30m'"):
         SPAN.convert(typed, None, None)
 
 

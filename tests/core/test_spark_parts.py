@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.engines.buckets import Bucket
-from slaq.engines.spark.lanes import LONGEST, Lane
-from slaq.engines.spark.runs import PATIENCE, SILENCE, Run, SparkJob
+from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
+from slaq.engines.spark.pools import LONGEST, SparkPool
+from slaq.engines.spark.runs import PATIENCE, SILENCE, SparkJob, SparkRun
 from slaq.engines.spark.shares import AHEAD, IDLE_ALLOWED, NOTHING, SCALE, Shares, settle, share_of, to_hold
 from slaq.engines.spark.usage import Usage
 from slaq.jobs.data import Dataset
@@ -83,42 +85,50 @@ class FakePool:
 
 
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=40), st.floats(2, 8))
-def test_a_lane_pays_for_the_slots_it_held(tasks: list[int], cores: float) -> None:
+def test_a_pool_pays_for_the_slots_it_held(tasks: list[int], cores: float) -> None:
     """The mean of two looks for the time between them, out of what it earns meanwhile."""
-    lane = Lane(name="a", pool=FakePool())
-    lane.bucket.grant(cores, 1.0, 1.0)
+    pool = SparkPool(name="a", handle=FakePool())
+    pool.bucket.grant(cores, 1.0, 1.0)
     used = 0.0
     for place, running in enumerate(tasks):
-        lane.pool.tasks = running
-        lane.look(1.0 + 0.05 * place, 1.0)
+        pool.handle.tasks = running
+        pool.look(1.0 + 0.05 * place, 1.0)
         used += 0.05 * (tasks[place - 1] + running) / 2 if place else 0.0
-    assert lane.slot_seconds == pytest.approx(used)
-    assert lane.slots_by(3.0) == pytest.approx(used + tasks[-1] * (3.0 - lane.looked_at))
-    assert lane.bucket.tokens == pytest.approx(cores * 0.05 * (len(tasks) - 1) - used)
+    assert pool.slot_seconds == pytest.approx(used)
+    assert pool.slots_by(3.0) == pytest.approx(used + tasks[-1] * (3.0 - pool.looked_at))
+    assert pool.bucket.tokens == pytest.approx(cores * 0.05 * (len(tasks) - 1) - used)
 
 
 @given(st.floats(0.1, 4), st.floats(0.0, 30.0))
 def test_what_an_iteration_overdraws_is_remembered_while_it_lasts(cores: float, seconds: float) -> None:
     """Though no iteration has ended yet; but not for ever, as other work never ends one."""
-    lane = Lane(name="a", pool=FakePool())
-    lane.bucket.grant(cores, 1.0, 1.0)
-    lane.pool.tasks = 8
+    pool = SparkPool(name="a", handle=FakePool())
+    pool.bucket.grant(cores, 1.0, 1.0)
+    pool.handle.tasks = 8
     for place in range(int(seconds / 0.05)):
-        lane.look(1.0 + 0.05 * place, 1.0)
-    lead = lane.bucket.tokens / cores
-    owed = (lane.slot_seconds - cores * (lane.looked_at - 1.0)) / cores if lane.looked_at else 0.0
+        pool.look(1.0 + 0.05 * place, 1.0)
+    lead = pool.bucket.tokens / cores
+    owed = (pool.slot_seconds - cores * (pool.looked_at - 1.0)) / cores if pool.looked_at else 0.0
     assert lead == pytest.approx(-owed, abs=1e-6) or -(owed + 1e-6) <= lead <= -LONGEST
 
 
 def test_a_job_is_silent_when_it_could_have_told_a_loss_and_did_not() -> None:
     """Not while it has had few slots, nor while it fits what tells its loss, unless that takes very long."""
     job = SparkJob(work=lambda spark, ctx: None, data=Dataset())
-    lane = Lane(name="a", pool=FakePool())
-    run = Run(job_id="a", job=job, directory=Path(), lane=lane, started_at=0.0)
+    pool = SparkPool(name="a", handle=FakePool())
+    run = SparkRun(
+        job_id="a",
+        job=job,
+        directory=Path(),
+        pool=pool,
+        started_at=0.0,
+        journal=Journal(WallClock()),
+        read_usage=lambda: None,
+    )
     assert not run.is_silent(100.0), "it has not begun"
     run.began_at = 100.0
     assert not run.is_silent(101.0 + SILENCE), "it has had no slots"
-    lane.slot_seconds = 2 * SILENCE
+    pool.slot_seconds = 2 * SILENCE
     assert run.is_silent(101.0 + SILENCE)
     run.begun.add(threading.current_thread())
     assert not run.is_silent(101.0 + SILENCE), "it fits what tells its loss"

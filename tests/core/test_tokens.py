@@ -88,13 +88,13 @@ def test_a_strange_name_cannot_break_the_file(name: str) -> None:
     ("text", "told"),
     [
         ("token = 3", "line 1: token is 3"),
-        ("[[token]]\nname = 'a'\nuser = 'b'\nsha256 = 'xyz'", "line 4: sha256 is no hash"),
+        ("[[token]]\nname = 'a'\nuser = 'b'\nsha256 = 'xyz'", "line 4: sha256 is not a SHA-256 digest"),
         ("[[token]]\nuser = 'b'", "line 1: a token has no name"),
         ("[[token]]\nname = 'a'\nuser = 'b'\nadmin = 1", "line 4: admin is 1"),
         ("[[token]]\nname = 'a'\nuser = 'b'\nexpires = 'soon'", "line 4: expires is the text 'soon'"),
         ("[[token]]\nname = 'a'\nuser = 'b'\nuid = 1", "line 4: [[token]] has no key 'uid'"),
         ("tokens = []", "line 1: a file of tokens has no key 'tokens'"),
-        ("[[token", "this is no TOML"),
+        ("[[token", "not valid TOML"),
     ],
 )
 def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, told: str) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slaq.bootstrap import open_service
 from slaq.client import Client, connect
 from slaq.config.service import Address, ServiceSettings
 from slaq.config.tokens import Token, make_token
 from slaq.service.records import Submission
-from slaq.service.service import Service
-from slaq.web.server import Running
+from slaq.web.server import RunningServer
 
 LOOPBACK = Address(host="127.0.0.1", port=0)
 #: Long enough for anything on a loaded machine.
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 class Served:
     """A service that answers."""
 
-    running: Running
+    running: RunningServer
     settings: ServiceSettings
 
     @property
@@ -65,7 +65,7 @@ def settings_at(home: Path, **changes: Any) -> ServiceSettings:
 def serving(home: Path, **changes: Any) -> Iterator[Served]:
     """Run a service; it is stopped, jobs and all, at the end."""
     settings = settings_at(home, **changes)
-    running = Running(Service(settings), settings, lambda: settings)
+    running = RunningServer(open_service(settings), settings, lambda: settings)
     started = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(running.run(lambda _: started.set())))
     thread.start()
@@ -88,7 +88,7 @@ def until(holds: Callable[[], Any]) -> Any:
 
 def external(client: Client, name: str = "elsewhere") -> str:
     """Submit a job that runs elsewhere, which needs no account on this machine; return its id."""
-    return client.send(Submission(name=name, external=True)).id
+    return client.send(Submission(external=True, options={"name": name})).id
 
 
 def spoken(address: Address | Path, sent: bytes, *, until: bytes = b"") -> bytes:

@@ -22,7 +22,7 @@ CREATE TABLE decisions (
     epoch INTEGER NOT NULL,
     time REAL NOT NULL,
     capacity INTEGER NOT NULL,
-    -- The decision, and what it left owed, as packed by slaq.stores.sqlite_packing.
+    -- The decision, and what it left owed, as packed by slaq.stores.sqlite.packing.
     body BLOB NOT NULL,
     credits BLOB
 );

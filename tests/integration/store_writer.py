@@ -9,7 +9,7 @@ import sys
 
 from slaq.core.job import JobSpec
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import allocation, decision, observed
+from slaq.testing.store_contract import decision, grant, observed
 
 #: How many jobs report in every epoch.
 JOBS = 3
@@ -19,7 +19,7 @@ def write_epoch(store: SqliteStore, epoch: int) -> None:
     """Write one epoch."""
     with store.epoch():
         store.append([observed(f"job-{number}", epoch) for number in range(JOBS)])
-        store.record(decision(epoch), allocation())
+        store.record(decision(epoch), grant())
         if epoch % 5 == 0:
             store.save_snapshot(b"state" * 1000, at=float(epoch))
 

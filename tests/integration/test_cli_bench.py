@@ -38,5 +38,5 @@ def test_a_rehearsed_decision_is_a_real_one(jobs: int) -> None:
     before = rehearsal.roster.observed.sum()
     allocation = rehearsal.decide()
     assert rehearsal.roster.observed.sum() == before + jobs
-    limit = rehearsal.roster.max_units[rehearsal.roster.rows()].sum()
+    limit = rehearsal.roster.most[rehearsal.roster.rows()].sum()
     assert allocation.units.sum() == min(200, limit)

@@ -1,15 +1,16 @@
 """Laws of `slaq demo`, with real jobs that are tiny."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from slaq.cli.demo import reading
-from slaq.cli.demo_jobs import KINDS, Amount, plan
+from slaq.cli.demo.jobs import KINDS, Amount, plan
 from slaq.cli.main import main
+from slaq.cli.verbs.demo import reading
 
 TINY = ["--jobs", "3", "--over", "0.5", "--size", "0.003", "--cores", "2"]
 
@@ -18,17 +19,23 @@ def demo(*args: str) -> Result:
     return CliRunner().invoke(main, ["demo", *TINY, *args], prog_name="slaq")
 
 
+@pytest.mark.slow
 def test_demo_needs_no_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an empty folder it trains, shows the table, says what it means, and leaves a picture and a page."""
+    """In an empty folder the demo trains, says what the table means, draws, and says where to go next."""
     monkeypatch.chdir(tmp_path)
     result = demo()
     assert result.exit_code == 0, result.output
     assert result.stdout.split()[:2] == ["fair", "total-quality"]
-    assert "Under slaq a job makes 90% of its loss reduction" in result.stdout
-    assert result.stderr == "picture: slaq-demo.png\nreport: slaq-demo.html\n"
+    assert "Under slaq a job reaches 90% of its loss reduction" in result.stdout
+    first, *written, last = result.stderr.splitlines()
+    assert first == "training 3 jobs on 2 cores under fair, then under total-quality"
+    assert written == ["picture: slaq-demo.png", "report: slaq-demo.html"]
+    assert last.startswith("Next: `")
+    assert "run examples/jobs.toml" in last
     assert sorted(path.name for path in tmp_path.iterdir()) == ["slaq-demo.html", "slaq-demo.png"]
 
 
+@pytest.mark.slow
 def test_demo_json_is_keyed_by_policy(tmp_path: Path) -> None:
     """--json prints what `slaq simulate` prints for these policies, and files go where told."""
     plot, report = tmp_path / "a.pdf", tmp_path / "a.html"
@@ -36,14 +43,15 @@ def test_demo_json_is_keyed_by_policy(tmp_path: Path) -> None:
         "--policy", "fair", "--policy", "min-quality", "--json", "--plot", str(plot), "--report", str(report)
     )
     assert result.exit_code == 0, result.output
+    assert "Next:" not in result.stderr
     assert list(json.loads(result.stdout)) == ["fair", "min-quality"]
     assert plot.exists()
     assert report.exists()
 
 
 def test_the_plan_has_every_kind_and_the_script() -> None:
-    """Twenty jobs are of all nine algorithms and one is the plain script; the same seed gives the same plan."""
-    amount = Amount(jobs=20, seconds=60.0, size=0.001)
+    """Thirty jobs are of all nine algorithms and one is the plain script; the same seed gives the same plan."""
+    amount = Amount(jobs=30, seconds=60.0, size=0.001)
     first, second = (plan(amount, np.random.default_rng(3), {}) for _ in range(2))
     kinds = {job.name.split("-")[0] for job in first}
     assert kinds == {kind.name for kind in KINDS} | {"script"}
@@ -53,6 +61,15 @@ def test_the_plan_has_every_kind_and_the_script() -> None:
     ]
     assert [job.arrival for job in first] == sorted(job.arrival for job in first)
     assert first[-1].arrival <= 60.0
+
+
+def test_the_plan_leaves_out_what_cannot_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SciPy there is no LDA, and off Linux there is no script; the number of jobs is the same."""
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    planned = plan(Amount(jobs=30, seconds=60.0, size=0.001), np.random.default_rng(3), {})
+    assert len(planned) == 30
+    assert {job.name.split("-")[0] for job in planned} == {kind.name for kind in KINDS} - {"lda"}
 
 
 @pytest.mark.parametrize(
@@ -65,5 +82,7 @@ def test_the_plan_has_every_kind_and_the_script() -> None:
 )
 def test_reading_says_what_the_numbers_say(times: tuple[float, float], sentence: str) -> None:
     """The sentence praises nothing that the table does not show."""
-    summaries = dict(zip(("fair", "total-quality"), ({"time_to_90": time} for time in times), strict=True))
-    assert sentence in reading(summaries)
+    fair, ours = ({"time_to_90": time, "completion": time} for time in times)
+    told = reading({"fair": fair, "total-quality": ours})
+    assert sentence in told
+    assert told.endswith(f"Whole jobs end {sentence.partition(' (')[0]}.")

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.cli.losses import parse_losses
+from slaq.cli.input.losses import parse_losses
 from slaq.cli.main import main
 
 LOSSES = [1.0, 0.7, 0.55, 0.46, 0.4, 0.36, 0.33, 0.31]
@@ -77,7 +77,7 @@ def test_a_gap_keeps_its_place() -> None:
 def test_losses_that_are_not_finite_are_told() -> None:
     """NaN and infinities are left out, and stderr says which."""
     result = forecast("--json", text="1.0 nan 0.5 inf 0.4")
-    assert result.stderr == "slaq: 2 of 5 losses not finite, left out: number 1, 3, counted from 0\n"
+    assert result.stderr == "slaq: ignored 2 of 5 losses that are not finite: index 1, 3, counted from 0\n"
     found = json.loads(result.stdout)
     assert (found["ignored"], found["losses"], found["last"]) == ([1, 3], 5, 0.4)
 
@@ -85,26 +85,30 @@ def test_losses_that_are_not_finite_are_told() -> None:
 @pytest.mark.parametrize(
     ("text", "args", "sentence"),
     [
-        ("", (), "standard input: there are no losses; give at least one number"),
-        ("\n# nothing\n", (), "standard input: there are no losses; give at least one number"),
-        ("1\n2 x\n", (), "standard input, line 2: 'x' is no number; correct it or write nan in its place"),
+        ("", (), "standard input: the file has no losses; give at least one number"),
+        ("\n# nothing\n", (), "standard input: the file has no losses; give at least one number"),
+        ("1\n2 x\n", (), "standard input, line 2: 'x' is not a number; correct it, or write nan"),
         (
             "n,loss\n1,2\n",
             (),
             "standard input, line 1: this looks like a header; choose one with --column loss",
         ),
         ("n,loss\n1,2\n", ("--column", "los"), "line 1: there is no column 'los'; did you mean 'loss'?"),
-        ("n,loss\n1,x\n", ("--column", "loss"), "line 2: 'x' is no number; correct it or leave it empty"),
+        (
+            "n,loss\n1,x\n",
+            ("--column", "loss"),
+            "line 2: 'x' is not a number; correct it, or leave the cell empty",
+        ),
         ('{"loss": 1}\n', (), "line 1: the keys are loss; choose the loss with --column KEY"),
         ('{"loss": 1}\n{"a": 1}\n', ("--column", "loss"), "line 2: there is no column 'loss'; known: a"),
-        ('{"loss": 1}\n{"loss"\n', ("--column", "loss"), "line 2: this is no JSON"),
+        ('{"loss": 1}\n{"loss"\n', ("--column", "loss"), "line 2: the line is not valid JSON"),
         (
             '{"loss": 1}\n[1]\n',
             ("--column", "loss"),
-            "line 2: this is no JSON object; give one object per line",
+            "line 2: the line is not a JSON object; give one object per line",
         ),
-        ('{"loss": [1]}\n', ("--column", "loss"), "line 1: [1] is no number; give a number or null"),
-        ('[1,\n"x"]', (), "standard input: 'x' is no number"),
+        ('{"loss": [1]}\n', ("--column", "loss"), "line 1: [1] is not a number; give a number or null"),
+        ('[1,\n"x"]', (), "standard input: 'x' is not a number"),
     ],
 )
 def test_what_is_no_loss_gets_one_sentence(text: str, args: tuple[str, ...], sentence: str) -> None:
@@ -140,7 +144,7 @@ def test_plot_writes_the_format_of_its_suffix(tmp_path: Path, suffix: str, magic
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"), [("x.gif", "ends in none of .png, .svg, .pdf"), ("no/x.png", "there is no folder")]
+    ("name", "sentence"), [("x.gif", "end the name in .png, .svg, .pdf"), ("no/x.png", "there is no folder")]
 )
 def test_plot_path_is_checked_first(tmp_path: Path, name: str, sentence: str) -> None:
     """A picture that could not be written is refused before anything is read."""

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from slaq.algorithms import Model
 from slaq.cli.batch import Moment, Row
-from slaq.cli.live import BLOCKS, EventLines, draw, duration, sparkline
+from slaq.cli.display.live import BLOCKS, EventLines, draw, duration, sparkline
 from slaq.cli.main import main
 from slaq.core.job import JobState
 
@@ -104,7 +104,7 @@ for i in range(10**9 if sys.argv[1:] else 6):
     time.sleep(0.01)
 """
 FIELDS = {
-    "file", "engine", "policy", "cores", "units", "epoch_seconds", "directory", "interrupted",
+    "file", "engine", "policy", "cores", "capacity", "epoch_seconds", "directory", "interrupted",
     "mean_normalised_loss", "time_to_90", "time_to_95", "completion", "mean_active", "makespan", "decision_ms",
     "share_by_group", "jobs",
 }  # fmt: skip
@@ -339,7 +339,7 @@ def test_a_second_interrupt_ends_everything_at_once(
     process, stderr = stubborn
     processes = descendants(process.pid)
     process.send_signal(signal.SIGINT)
-    assert any("stopping; Ctrl-C again" in line for line in stderr)
+    assert any("stopping; press Ctrl-C again" in line for line in stderr)
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)
     assert process.returncode == 130
@@ -373,7 +373,14 @@ def test_mistakes_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def row(name: str, state: JobState, losses: list[float]) -> Row:
     return Row(
-        name=name, kind="kmeans", state=state, losses=losses, reduction=0.5, expected=0.25, units=3, reason=""
+        name=name,
+        kind="kmeans",
+        state=state,
+        losses=losses,
+        reduction=0.5,
+        expected=0.25,
+        cores=3.0,
+        reason="",
     )
 
 
@@ -396,9 +403,9 @@ def test_the_live_table_fits_the_terminal(width: int, height: int) -> None:
 
 
 def test_the_live_table_shows_a_job_in_full() -> None:
-    """A row tells the job's algorithm, state, loss, reduction, forecast, units and curve."""
+    """A row tells the job's algorithm, state, loss, reduction, forecast, cores and curve."""
     line = drawn([row("a", JobState.RUNNING, [3.0, 2.0, 1.0])], 120, 24)[2]
-    assert line.split() == ["a", "kmeans", "running", "1", "50%", "0.25", "3", "█▅▁"]
+    assert line.split() == ["a", "kmeans", "running", "1", "50%", "0.25", "3.00", "█▅▁"]
 
 
 def test_each_event_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -410,7 +417,7 @@ def test_each_event_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     told = [line.split("a: ")[1] for line in capsys.readouterr().err.splitlines()]
     assert told == [
         "started",
-        "its loss is nan; it gets the least share",
+        "its loss is nan, so it gets the smallest share",
         "failed, loss nan after 1 iterations",
     ]
 

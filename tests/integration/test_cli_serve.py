@@ -20,7 +20,7 @@ from slaq.core.errors import SlaqError
 from tests.integration.serving import PATIENCE, until
 
 SLAQ = Path(sysconfig.get_path("scripts")) / "slaq"
-#: Counts on from what it kept, to the end.
+#: Counts on from what it kept, to the end: slowly at first, so that it is stopped half-way, then without a pause.
 COUNTS = """
 import os, pathlib, slaq, time
 kept = pathlib.Path(os.environ["SLAQ_JOB_DIR"], "kept")
@@ -31,7 +31,7 @@ for i in range(start, 400):
     draft = kept.with_suffix(".new")
     draft.write_text(str(i + 1))
     draft.replace(kept)
-    time.sleep(0.02)
+    time.sleep(0 if start else 0.02)
 """
 
 
@@ -165,7 +165,8 @@ def test_flags_that_make_no_sense_are_misuse(home: Path) -> None:
 
 def test_without_its_libraries_it_names_the_extra(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the service's libraries are not installed, one sentence says what to type."""
-    monkeypatch.setitem(sys.modules, "slaq.web.server", None)
+    monkeypatch.delitem(sys.modules, "slaq.web.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = CliRunner().invoke(main, ["serve", "--home", str(home)])
     assert done.exit_code == 1
-    assert "pip install slaq[service]" in done.stderr
+    assert "pip install 'slaq[service]'" in done.stderr

@@ -129,7 +129,7 @@ def test_an_unknown_job_is_told_in_one_sentence(verb: str, here: Path) -> None:
 def test_a_command_runs_where_and_as_it_was_typed(here: Path) -> None:
     """It finds the folder, the variables and the words of the command line; its id alone is printed."""
     done = slaq(
-        "submit", "--name", "says", "--env", "MARK=a b", "--tag", "t1", "--loss-pattern", r"loss (\S+)",
+        "submit", "--name", "says", "--env", "MARK=a b", "--tags", "t1", "--loss-pattern", r"loss (\S+)",
         "--", sys.executable, "-c", SAYS, "--lr", "0.1",
     )  # fmt: skip
     job = done.stdout.removesuffix("\n")
@@ -161,7 +161,7 @@ def test_jobs_are_steered(endless: str) -> None:
     """Pause holds a job without cores, resume lets it go on, and a new weight is in force at once."""
     until(lambda: told("show", endless)["state"] == "running")
     slaq("pause", endless)
-    until(lambda: told("show", endless)["state"] == "paused" and told("show", endless)["units"] == 0)
+    until(lambda: told("show", endless)["state"] == "paused" and told("show", endless)["cores"] == 0)
     assert [job["id"] for job in told("ls", "--state", "paused")] == [endless]
     assert told("resume", endless)[0]["id"] == endless
     until(lambda: told("show", endless)["state"] == "running")
@@ -206,9 +206,9 @@ def test_a_program_is_run_by_its_name(here: Path) -> None:
         (["prog.py:other", "-p", "rate=1"], "there is no function in prog.py 'other'"),
         (["prog.py:train"], "rate"),
         (["no.py:train"], "there is no file"),
-        (["prog.py:train", "-p", "rate"], "give NAME=VALUE"),
     ):
         assert sentence in slaq("submit", *words, status=1).stderr
+    assert "give NAME=VALUE" in slaq("submit", "prog.py:train", "-p", "rate", status=2).stderr
 
 
 JOBS = """
@@ -224,7 +224,7 @@ name = "cmd"
 arrival = "5s"
 command = "echo {word}"
 weight = 3
-max_units = 16
+max_cores = 0.5
 parameters = {word = "hello"}
 """
 
@@ -236,7 +236,7 @@ def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(here: Path) -> None:
     Path("wrong.toml").write_text(JOBS + "wieght = 2\n")
     assert "did you mean" in slaq("submit", "wrong.toml", status=1).stderr
     assert len(told("ls", "--all")) == before
-    done = slaq("submit", "jobs.toml", "--tag", "sweep", "--weight", "2")
+    done = slaq("submit", "jobs.toml", "--tags", "sweep", "--weight", "2")
     assert "[cluster] is for `slaq run`" in done.stderr
     ids = done.stdout.split()
     assert len(ids) == 3
@@ -244,7 +244,7 @@ def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(here: Path) -> None:
     views = [told("show", job) for job in ids]
     assert [view["weight"] for view in views] == [2.0, 2.0, 3.0]
     assert all(view["tags"] == ["sweep"] for view in views)
-    assert views[2]["max_cores"] == 16 / told("cluster")["units_per_core"]
+    assert views[2]["max_cores"] == 0.5
     assert slaq("logs", ids[2]).stdout == "hello\n"
     assert list(Path(views[0]["directory"]).rglob("model.npz"))
 
@@ -255,11 +255,16 @@ MISUSES: dict[str, list[str]] = {
     "a name for a file": ["jobs.toml", "--name", "x"],
     "data for a command": ["--data", "x.npz", "--", "true"],
     "a parameter for a command": ["-p", "a=1", "--", "true"],
-    "a loss of other work": ["--other", "--loss-file", "l.csv", "--", "true"],
-    "no duration": ["--by", "soon", "--", "true"],
+    "a loss of other work": ["--no-trains", "--loss-file", "l.csv", "--", "true"],
+    "no duration": ["--deadline", "soon", "--", "true"],
     "no number": ["--weight", "nan", "--", "true"],
     "beyond the whole": ["--stop-at", "1.5", "--", "true"],
     "unknown option": ["--lr", "3", "--", "true"],
+    "an option of a program": ["--partitions", "3", "--", "true"],
+    "a variable that is not set": ["--env", "NOT_SET_HERE", "--", "true"],
+    "not a variable": ["--env", "1A=2", "--", "true"],
+    "a pattern without a group": ["--loss-pattern", "loss", "--", "true"],
+    "not a name": ["--name", "../x", "--", "true"],
 }
 
 
@@ -273,12 +278,10 @@ def test_misuse_of_submit_starts_nothing(misuse: str, here: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--", "no-such-program-here"], ["--", "./nothing"], ["--env", "NOT_SET_HERE", "--", "true"],
-     ["--env", "1A=2", "--", "true"], ["--loss-pattern", "loss", "--", "true"], ["--name", "../x", "--", "true"],
-     ["no.toml"]],
-)  # fmt: skip
+    [["--", "no-such-program-here"], ["--", "./nothing"], ["no.toml"]],
+)
 def test_what_cannot_run_is_refused_with_a_remedy(words: list[str], here: Path) -> None:
-    """A program that is not there, a variable not set, a pattern without a group: one sentence, status 1."""
+    """A program or a file that is not there: one sentence, status 1."""
     before = len(told("ls", "--all"))
     done = slaq("submit", *words, status=1)
     assert done.stderr.startswith("slaq: ")
@@ -325,14 +328,14 @@ def test_over_tcp_a_token_says_who_asks(here: Path, served: Served, monkeypatch:
     assert told("ls") == []
     assert [one["name"] for one in told("token", "ls") if one["user"] == "carl"] == ["carl-laptop"]
     slaq("token", "revoke", "carl-laptop")
-    assert "not known" in slaq("ls", status=1).stderr
+    assert "the token is unknown" in slaq("ls", status=1).stderr
     assert "there is no token" in slaq("token", "revoke", "carl-laptop", status=1).stderr
 
 
 def test_a_token_file_has_to_hold_one(here: Path) -> None:
     """A file that holds anything else is refused; one that others can read is told of."""
     Path("none").write_text("two words\n")
-    assert "holds no token" in slaq("ls", "--token-file", "none", status=1).stderr
+    assert "does not hold a token" in slaq("ls", "--token-file", "none", status=1).stderr
     Path("open").write_text("slaq_abc\n")
     Path("open").chmod(0o644)
     assert "chmod 600" in slaq("ls", "--token-file", "open").stderr
@@ -378,14 +381,14 @@ def test_whatif_plays_the_present_jobs_forward(endless: str) -> None:
     assert len(told("whatif", "--horizon", "10s", "--seed", "1")["replays"]) == 1
     printed = slaq("whatif", "--cores", "1", "--horizon", "10s").stdout
     assert endless in printed
-    assert "as it is" in printed
+    assert "as now" in printed
     assert "there is no policy" in slaq("whatif", "--policy", "fiar", status=1).stderr
-    assert (told("cluster")["policy"], told("cluster")["cores"]) == (before["policy"], before["cores"])
+    assert (told("cluster")["policy"], told("cluster")["capacity"]) == (before["policy"], before["capacity"])
 
 
 def test_report_is_one_page(here: Path) -> None:
     """It tells of the jobs of the service, as a page and as numbers."""
-    job = submit("--tag", "told", "--loss-pattern", r"loss (\S+)", "--", sys.executable, "-c", SAYS)
+    job = submit("--tags", "told", "--loss-pattern", r"loss (\S+)", "--", sys.executable, "-c", SAYS)
     slaq("wait", job)
     found = told("report", "--tag", "told")
     assert (found["jobs"], found["policy"]) == ([job], "total-quality")

@@ -28,7 +28,7 @@ SMALL = ("--capacity", "8", "--epoch-seconds", "1")
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five jobs that together keep eight units busy for about half a minute."""
+    """Five jobs that together keep eight cores busy for about half a minute."""
     path = tmp_path_factory.mktemp("workload") / "jobs.jsonl"
     records = [
         {
@@ -103,10 +103,10 @@ def test_malformed_workload_gets_one_sentence(jobs: Path, tmp_path: Path) -> Non
     assert f"slaq: {path}, line 6: " in result.stderr
 
 
-def test_losing_units_slows_jobs_down(jobs: Path, tmp_path: Path) -> None:
+def test_losing_cores_slows_jobs_down(jobs: Path, tmp_path: Path) -> None:
     """--nodes sets the capacity from its moments on, and --capacity holds before the first."""
     nodes = tmp_path / "nodes.csv"
-    nodes.write_text("time,units\n4,1\n")
+    nodes.write_text("time,cores\n4,1\n")
     steady, shrunk = (
         json.loads(simulate(str(jobs), "--policy", "fair", "--json", *more).stdout)
         for more in ((), ("--nodes", str(nodes)))
@@ -122,13 +122,13 @@ def test_losing_units_slows_jobs_down(jobs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", ": there is no capacity; "),
-        ("0,8\nx,3\n", ", line 2: 'x,3' is no time,units; "),
-        ("0,8,1\n", ", line 1: '0,8,1' is no time,units; "),
+        ("", ": the file has no line of time,cores; "),
+        ("0,8\nx,3\n", ", line 2: 'x,3' is not time,cores; "),
+        ("0,8,1\n", ", line 1: '0,8,1' is not time,cores; "),
         ("0,-8\n", ", line 1: '0,-8' is out of range; "),
         ("nan,8\n", ", line 1: 'nan,8' is out of range; "),
-        ("5,8\n5,9\n", ", line 2: this moment is not after the one before; "),
-        ("0,8\n5,0\n", ": the units end at 0, so jobs would wait for ever; "),
+        ("5,8\n5,9\n", ", line 2: the time is not after the time of the line before; "),
+        ("0,8\n5,0\n", ": the last line leaves 0 cores, so jobs would never end; "),
     ],
 )
 def test_malformed_nodes_get_one_sentence(jobs: Path, tmp_path: Path, text: str, sentence: str) -> None:
@@ -142,7 +142,7 @@ def test_malformed_nodes_get_one_sentence(jobs: Path, tmp_path: Path, text: str,
 
 @pytest.mark.parametrize("args", [["--capacity", "0"], ["--epoch-seconds", "0"], ["--epoch-seconds", "nan"]])
 def test_impossible_numbers_are_usage_errors(jobs: Path, args: list[str]) -> None:
-    """A cluster without units and an epoch without length are refused."""
+    """A cluster without cores and an epoch without length are refused."""
     assert simulate(str(jobs), *args).exit_code == 2
 
 

@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from typing_extensions import override
 
-from slaq.cli.jobs_shown import COLUMNS
-from slaq.cli.top_dialogs import Page, Question
-from slaq.cli.top_feed import ClientFeed
-from slaq.cli.top_screen import Feed, Moment, Top
+from slaq.cli.display.job_columns import COLUMNS
+from slaq.cli.top.dialogs import ConfirmDialog, Page
+from slaq.cli.top.feed import ClientFeed
+from slaq.cli.top.screen import Feed, ScreenState, Top
 from slaq.client import connect
 from slaq.core.errors import ForbiddenError, SlaqError, UnreachableError
 from tests.integration.serving import PATIENCE, serving
@@ -28,7 +28,7 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "id": name, "owner": "ann", "state": "running", "reason": "", "work": "command", "summary": "python a.py",
         "trains": True, "tags": [], "weight": 1.0, "min_cores": 0.0, "max_cores": None, "target_loss": None,
         "stop_at": None, "deadline": None, "submitted_at": 1000.0, "started_at": 1000.0, "ended_at": None,
-        "units": 4, "cores": 0.5, "iteration": 7, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
+        "cores": 0.5, "iteration": 7, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "hopeless": False},
     }  # fmt: skip
@@ -47,15 +47,15 @@ class Script(Feed):
     refusal: SlaqError | None = None
 
     @override
-    def look(self, *, ended: bool) -> Moment:
+    def look(self, *, ended: bool) -> ScreenState:
         if self.lost is not None:
             raise self.lost
         cluster = {
-            "policy": "fair", "cores": 4, "units_per_core": 8, "granted": 16, "running": 2, "queued": 0,
+            "policy": "fair", "capacity": 4.0, "granted": 2.0, "running": 2, "queued": 0,
             "paused": 0, "now": 1010.0, "started_at": 10.0, "troubles": [],
         }  # fmt: skip
         jobs = [one for one in self.jobs if ended or one["ended_at"] is None]
-        return Moment(jobs=jobs, cluster=cluster)
+        return ScreenState(jobs=jobs, cluster=cluster)
 
     @override
     def act(self, verb: str, job_id: str) -> None:
@@ -168,9 +168,9 @@ def test_cancelling_asks_first() -> None:
     async def act(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: names(app) == ["a"])
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press("n")
-        await until(pilot, lambda: not isinstance(app.screen, Question))
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmDialog))
         assert feed.asked == []
         await pilot.press("c", "y")
         await until(pilot, lambda: feed.asked == [("cancel", "a")])
@@ -195,7 +195,7 @@ def test_ended_jobs_are_shown_when_asked_for_and_left_alone() -> None:
         await until(pilot, lambda: names(app) == ["a", "old"])
         await pilot.press("down", "p", "c", "w")
         await pilot.pause()
-        assert (feed.asked, isinstance(app.screen, Question)) == ([], False)
+        assert (feed.asked, isinstance(app.screen, ConfirmDialog)) == ([], False)
 
     watch(feed, act)
 

@@ -69,8 +69,8 @@ def test_inspect_counts(tmp_path: Path) -> None:
 def test_inspect_tells_people_the_same() -> None:
     """Without --json every fact has its line, and the arrivals their sparkline."""
     shown = workload("inspect", "-", "--capacity", "5", text=JOBS).stdout
-    assert "3, 1 of them other work" in shown
-    assert "200% of 5 units" in shown
+    assert "3, 1 of them without a loss" in shown
+    assert "200% of 5 cores" in shown
     assert "█" in shown
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import slaq
-from slaq.client import Client, Job, connect
+from slaq.client import Client, ServiceJob, connect
 from slaq.client.events import parse_events
 from slaq.client.place import find_place
 from slaq.core import errors
@@ -65,7 +65,7 @@ def line(iteration: int, loss: float, **metrics: float) -> bytes:
 def test_the_handle_is_that_of_the_embedded_cluster() -> None:
     """Whatever an embedded job has, a job of the service has too, with the same parameters."""
     for name in [name for name in dir(slaq.Job) if not name.startswith("_")] + ["__iter__"]:
-        ours, theirs = inspect.getattr_static(Job, name), inspect.getattr_static(slaq.Job, name)
+        ours, theirs = inspect.getattr_static(ServiceJob, name), inspect.getattr_static(slaq.Job, name)
         assert type(ours) is type(theirs), name
         if callable(theirs):
             asked = [inspect.signature(one).parameters for one in (ours, theirs)]
@@ -84,7 +84,7 @@ def test_a_command_from_submission_to_result(client: Client) -> None:
     assert job.metrics == [{}] * 4
     assert [seen.loss for seen in job.observations] == job.losses
     assert job.log() == "".join(f"loss={1 / (k + 1)}\n" for k in range(4))
-    assert (job.name, job.state, job.units, job.diverged) == (job.id, JobState.COMPLETED, 0, False)
+    assert (job.name, job.state, job.cores, job.diverged) == (job.id, JobState.COMPLETED, 0, False)
     assert job.done()
     assert not job.running()
     assert not job.cancelled()
@@ -146,7 +146,7 @@ def test_callbacks_come_once_for_each_job(client: Client) -> None:
     called: list[str] = []
     all_called = threading.Semaphore(0)
 
-    def note(job: Job) -> None:
+    def note(job: ServiceJob) -> None:
         assert job.done()
         called.append(job.id)
         all_called.release()
@@ -245,7 +245,7 @@ def test_errors_come_back_as_they_were(served: Served, client: Client) -> None:
     with pytest.raises(UnknownJobError) as unknown:
         client.job("none-such")
     assert unknown.value.job_id == "none-such"
-    with pytest.raises(RequestError, match="weight: "):
+    with pytest.raises(JobOptionError, match="weight is -1; give a number"):
         client.submit_command(["true"], weight=-1.0)
     with pytest.raises(JobOptionError, match=r"train\.py:train"):
         client.submit(lambda context: None)  # type: ignore[arg-type]

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from slaq.bootstrap import LIVE_POLICIES, jobs_vocabulary
 from slaq.config import read_job, read_jobs_file
-from slaq.config.service import Given, Known, read_settings
+from slaq.config.service import AllowedNames, SettingsSources, read_settings
 from slaq.config.tokens import read_tokens
 from slaq.core.errors import LossSourceError, SlaqError
-from slaq.engines.local import checkpoints
-from slaq.engines.local.wire import pack
-from slaq.engines.processes.sources import LossFile, LossPattern, Reading, Reported, parse_report
-from slaq.engines.processes.unread import unread
-from slaq.service.files import JobFiles
+from slaq.engines import checkpoints
+from slaq.engines.node.commands.loss_sources import LossFile, LossPattern, Reported
+from slaq.engines.node.commands.unread import unread
+from slaq.engines.node.reports import Reading, parse_report
+from slaq.engines.packing import pack
+from slaq.kinds.files import JobFolder
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Text that looks a little like what is read.
@@ -76,7 +77,7 @@ JSONISH: st.SearchStrategy[object] = st.recursive(
     max_leaves=8,
 )
 KEYS = st.sampled_from(
-    ["algorithm", "program", "command", "data", "parameters", "name", "weight", "max_units", "target", "grid"]
+    ["algorithm", "program", "command", "data", "parameters", "name", "weight", "max_cores", "target", "grid"]
 )
 
 
@@ -104,9 +105,9 @@ def test_settings_files(tmp_path: Path, text: str) -> None:
     """A file of settings is read, or refused with its mistakes; so is one of tokens."""
     path = tmp_path / "slaq.toml"
     path.write_text(text, encoding="utf-8", errors="replace")
-    given_ = Given(config=path, environ={"SLAQ_HOME": str(tmp_path)})
+    given_ = SettingsSources(config=path, texts={"home": str(tmp_path)})
     with suppress(SlaqError):
-        read_settings(given_, Known(policies=LIVE_POLICIES, throttles=("cgroup1",)))
+        read_settings(given_, AllowedNames(policies=LIVE_POLICIES, throttles=("cgroup1",)))
     with suppress(SlaqError):
         read_tokens(path)
 
@@ -217,8 +218,8 @@ def test_checkpoints_cut_short_or_spoilt(tmp_path: Path, place: int, byte: int) 
 @given(st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=20)), max_size=8))
 def test_reports_sent_in_any_order_make_one_stream(tmp_path: Path, sent: list[tuple[int, bytes]]) -> None:
     """What is kept only ever grows, and sending what is there changes nothing."""
-    files = JobFiles(tmp_path / "job")
-    files.make(None, None)
+    files = JobFolder(tmp_path / "job")
+    files.make()
     files.reports.write_bytes(b"")
     for offset, lines in sent:
         before = files.reports.read_bytes()

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.engines.local.claims import ALLOWANCE, NOBODY, UNFAIR, Claims
-from slaq.engines.local.orders import ProgramJob
-from slaq.engines.local.runs import Run, Turn
-from slaq.engines.local.shared import Segment
-from slaq.engines.local.turns import MOMENT
+from slaq.engines.node.programs.core_arbiter import ALLOWANCE, NOBODY, UNFAIR, CoreArbiter
+from slaq.engines.node.programs.driver_handle import MOMENT, DriverHandle, Turn
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.programs.program_run import ProgramRun
+from slaq.engines.node.programs.shared_data import Segment
 from slaq.jobs.data import Dataset
 
 #: Units of the one core there is, and the length of an epoch.
@@ -26,32 +26,32 @@ def segment() -> Iterator[Segment]:
     segment.close()
 
 
-def some(count: int, segment: Segment, tasks: int = 1) -> list[Run]:
+def some(count: int, segment: Segment, tasks: int = 1) -> list[ProgramRun]:
     job = ProgramJob(program=b"", data=Dataset(), partitions=1)
     runs = []
     for number in range(count):
-        run = Run(
+        run = ProgramRun(
             number=number,
             job_id=str(number),
             job=job,
             segment=segment,
             directory=Path(),
             log=-1,
-            turn=Turn.MAPS,
+            driver=DriverHandle(turn=Turn.MAPS),
         )
-        run.queue.extend(range(tasks))
+        run.map.queue.extend(range(tasks))
         run.bucket.learn(0.01)
         runs.append(run)
     return runs
 
 
-def granted(runs: Sequence[Run], units: Sequence[int]) -> Claims:
-    claims = Claims({run.job_id: run for run in runs}, 1, UNITS, EPOCH)
-    claims.grant({run.job_id: one for run, one in zip(runs, units, strict=True)}, 0.0)
-    return claims
+def granted(runs: Sequence[ProgramRun], units: Sequence[int]) -> CoreArbiter:
+    arbiter = CoreArbiter({run.job_id: run for run in runs}, lambda: 1.0, EPOCH)
+    arbiter.grant({run.job_id: one / UNITS for run, one in zip(runs, units, strict=True)}, 0.0)
+    return arbiter
 
 
-def leads(runs: Sequence[Run]) -> list[float]:
+def leads(runs: Sequence[ProgramRun]) -> list[float]:
     return [run.bucket.lead() for run in runs]
 
 
@@ -69,20 +69,20 @@ def test_a_free_core_goes_to_the_longest_lead_among_those_that_want_one(
 ) -> None:
     """For a task or for a turn of its driver; to nobody where none wants it, or all would have to borrow."""
     runs = some(len(asked), segment)
-    claims = granted(runs, [units for units, _ in asked])
+    arbiter = granted(runs, [units for units, _ in asked])
     for run, (_, used) in zip(runs, asked, strict=True):
         run.bucket.pay(used)
         wish = data.draw(st.sampled_from(["nothing", "task", "turn"]))
         if wish != "task":
-            run.queue.clear()
+            run.map.queue.clear()
         if wish == "turn":
-            run.turn = Turn.WAITS
-    claims.fill(1.0)
+            run.driver.turn = Turn.WAITS
+    arbiter.fill(1.0)
     before = leads(runs)
     wanting = [before[run.number] for run in runs if run.wants_core]
     # One unit that is left over counts as granted.
     lends = sum(units for units, _ in asked) > UNITS - 2
-    chosen, _ = claims.choose(1.0)
+    chosen, _ = arbiter.choose(1.0)
     if wanting and (lends or max(wanting) >= -ALLOWANCE):
         assert chosen is not None
         assert chosen.wants_core
@@ -96,12 +96,12 @@ def test_a_free_core_goes_to_the_longest_lead_among_those_that_want_one(
 def test_what_is_lent_costs_nothing(segment: Segment, asked: list[tuple[int, float]]) -> None:
     """All are forgiven what the borrower lacks, so that no job gains on another by it."""
     runs = some(len(asked), segment)
-    claims = granted(runs, [UNITS] * len(runs))
+    arbiter = granted(runs, [UNITS] * len(runs))
     for run, (_, used) in zip(runs, asked, strict=True):
         run.bucket.pay(1.0 + used)
-    claims.fill(1.0)
+    arbiter.fill(1.0)
     before = leads(runs)
-    chosen, _ = claims.choose(1.0)
+    chosen, _ = arbiter.choose(1.0)
     assert chosen is not None
     assert chosen.bucket.lead() == pytest.approx(0.0)
     assert between(leads(runs)) == pytest.approx(between(before))
@@ -116,11 +116,11 @@ def test_none_runs_beyond_its_allowance_where_programs_may_not_borrow(
 ) -> None:
     """Part of the core is granted to no program: at any time each has used its grant, the allowance, one task."""
     runs = some(len(units), segment)
-    claims = granted(runs, units)
+    arbiter = granted(runs, units)
     used = [0.0] * len(runs)
     now = 0.0
     while now < 5.0:
-        run, _ = claims.choose(now)
+        run, _ = arbiter.choose(now)
         if run is None:
             now += 0.01
             continue
@@ -135,46 +135,46 @@ def test_none_runs_beyond_its_allowance_where_programs_may_not_borrow(
 def test_a_core_is_kept_for_one_that_is_away_for_a_moment(segment: Segment) -> None:
     """As long as it may come back with the better claim; then, or where turns are long, another gets the core."""
     away, other = runs = some(2, segment)
-    claims = granted(runs, [UNITS // 2, UNITS // 2])
+    arbiter = granted(runs, [UNITS // 2, UNITS // 2])
     other.bucket.pay(UNFAIR)
-    away.queue.clear()
-    away.turn, away.let_go_at = Turn.RUNS, 1.0
+    away.map.queue.clear()
+    away.driver.turn, away.driver.resumed_at = Turn.RUNS, 1.0
     back = 1.0 + MOMENT
-    assert claims.choose(1.0) == (None, back)
-    assert claims.choose(back) == (other, inf)
-    away.turn_wall = MOMENT
-    assert claims.choose(1.001) == (other, inf)
+    assert arbiter.choose(1.0) == (None, back)
+    assert arbiter.choose(back) == (other, inf)
+    away.driver.usual_seconds = MOMENT
+    assert arbiter.choose(1.001) == (other, inf)
 
 
 def test_few_tasks_are_not_given_ahead(segment: Segment) -> None:
     """A job with fewer tasks than there are workers, or a driver, waits until a core is really free."""
     (run,) = runs = some(1, segment, tasks=2)
-    claims = granted(runs, [UNITS])
-    assert claims.choose(1.0, least=3) == NOBODY
-    assert claims.choose(1.0, least=2) == (run, inf)
-    run.queue.clear()
-    run.turn = Turn.WAITS
-    assert claims.choose(1.0, least=2) == NOBODY
-    assert claims.choose(1.0) == (run, inf)
+    arbiter = granted(runs, [UNITS])
+    assert arbiter.choose(1.0, least=3) == NOBODY
+    assert arbiter.choose(1.0, least=2) == (run, inf)
+    run.map.queue.clear()
+    run.driver.turn = Turn.WAITS
+    assert arbiter.choose(1.0, least=2) == NOBODY
+    assert arbiter.choose(1.0) == (run, inf)
 
 
 def test_who_is_granted_nothing_gets_nothing(segment: Segment) -> None:
     """Even where nobody else wants the core."""
     runs = some(2, segment)
-    claims = granted(runs, [0, UNITS])
-    runs[1].queue.clear()
-    assert claims.choose(1.0) == NOBODY
+    arbiter = granted(runs, [0, UNITS])
+    runs[1].map.queue.clear()
+    assert arbiter.choose(1.0) == NOBODY
 
 
 @given(jobs)
 def test_a_lead_that_all_who_work_have_is_no_claim(segment: Segment, asked: list[tuple[int, float]]) -> None:
     """On a machine that delivers less than was promised all lose as much, and shares stay as they were."""
     runs = some(len(asked), segment)
-    claims = granted(runs, [units for units, _ in asked])
+    arbiter = granted(runs, [units for units, _ in asked])
     for run, (_, used) in zip(runs, asked, strict=True):
         run.bucket.pay(used)
-    claims.fill(1.0)
+    arbiter.fill(1.0)
     before = leads(runs)
-    claims.settle()
+    arbiter.settle()
     assert min(leads(runs)) == pytest.approx(min(0.0, *before))
     assert between(leads(runs)) == pytest.approx(between(before))

@@ -20,11 +20,12 @@ import pytest
 from slaq import Cancelled, Cluster, Context, Dataset
 from slaq.core.errors import JobFailedError, TaskError
 from slaq.core.events import JobEnded
-from slaq.core.job import JobSpec, JobState
+from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal
-from slaq.engines.local.orders import ProgramJob
-from slaq.engines.local.programs import Programs, Site
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.programs.runner import ProgramRunner
+from slaq.engines.node.site import Site
 
 #: Seconds after which what has not happened never will.
 PATIENCE = 60.0
@@ -298,7 +299,7 @@ def test_a_program_that_never_reports_gets_its_share(cluster: Cluster) -> None:
 @linux_only
 @pytest.mark.parametrize("where", ["task", "program"])
 def test_a_job_that_fills_memory_fails_alone(cluster: Cluster, where: str) -> None:
-    """`memory_limit` turns it into a MemoryError; a job within the limit is not bothered."""
+    """`memory` turns it into a MemoryError; a job within the limit is not bothered."""
 
     def program(ctx: Context) -> int:
         def hog(partition: Any) -> int:
@@ -307,7 +308,7 @@ def test_a_job_that_fills_memory_fails_alone(cluster: Cluster, where: str) -> No
         assert ctx.map(lambda partition: len(bytearray(10_000_000))) == [10_000_000] * 2
         return sum(ctx.map(hog)) if where == "task" else hog(None)
 
-    job = cluster.submit(program, (X, None), partitions=2, memory_limit=100_000_000)
+    job = cluster.submit(program, (X, None), partitions=2, memory=100_000_000)
     assert isinstance(job.exception(PATIENCE), MemoryError)
     assert cluster.submit(program, (X, None), partitions=2).result(PATIENCE) >= 200_000_000
 
@@ -324,7 +325,7 @@ def test_what_a_program_leaves_running_is_killed_with_it(cluster: Cluster) -> No
     eventually(lambda: is_gone(pid))
 
 
-def test_the_death_of_the_zygote_fails_every_job(cluster: Cluster) -> None:
+def test_the_death_of_the_fork_server_fails_every_job(cluster: Cluster) -> None:
     """Jobs that run, and those that come later, fail with a reason instead of waiting for ever."""
 
     def program(ctx: Context) -> None:
@@ -380,7 +381,7 @@ OWNER = """
     ids=["SIGKILL", "Ctrl-C", "Ctrl-C in the block", "forgotten"],
 )
 def test_nothing_outlives_the_process_that_made_the_cluster(ending: str, number: int | None) -> None:
-    """No worker, driver or zygote is left, nor the temporary directory, however that process ends.
+    """No worker, driver or fork server is left, nor the temporary directory, however that process ends.
 
     Data lies in memory without a name, which the system frees with its last process.
     """
@@ -410,13 +411,14 @@ def test_a_job_that_starts_after_the_end_fails_and_leaves_nothing_open(tmp_path:
     """Its start is refused in words, once, and neither its log nor its data stays open."""
     open_before = open_files(tmp_path)
     journal = Journal(WallClock())
-    programs = Programs(Site(cores=1, units_per_core=1, epoch_seconds=0.5, directory=tmp_path), journal)
+    programs = ProgramRunner(Site(cores=1, epoch_seconds=0.5, directory=tmp_path), journal)
     job = ProgramJob(program=cloudpickle.dumps(row_sums), data=Dataset(X), partitions=1)
     programs.prepare("late", job)
     assert open_files(tmp_path) != open_before
     programs.close()
-    programs.start(JobSpec(id="late"), None)
-    (event,) = journal.take()
+    programs.start("late")
+    (entry,) = journal.take()
+    event = entry.event
     assert isinstance(event, JobEnded)
     assert event.state is JobState.FAILED
     assert open_files(tmp_path) == open_before

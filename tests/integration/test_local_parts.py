@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from slaq.core.appraisal import usual_units_per_core
+from slaq.engines import checkpoints
 from slaq.engines.buckets import LONGEST_LEAD, Bucket, shift
-from slaq.engines.local import checkpoints
-from slaq.engines.local.engine import usual_units_per_core
-from slaq.engines.local.inbox import Inbox
-from slaq.engines.local.shared import Segments
-from slaq.engines.local.wire import pack, pack_call, unpack, unpack_call
+from slaq.engines.node.inbox import Inbox
+from slaq.engines.node.programs.messages import pack_call, unpack_call
+from slaq.engines.node.programs.shared_data import Segments
+from slaq.engines.packing import pack, unpack
 from slaq.jobs.data import Dataset
 
 EPOCH = 1.0

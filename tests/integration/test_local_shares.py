@@ -12,11 +12,11 @@ from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal
 from slaq.engines.local.engine import LocalEngine
-from slaq.engines.local.orders import ProgramJob
-from slaq.engines.local.programs import Programs, Site
+from slaq.engines.node.node import make_node
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.site import Site
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset, Partition
-from tests.contracts.engine_contract import allocation
 
 
 def maps(ctx: Context) -> None:
@@ -42,17 +42,15 @@ def drives(ctx: Context) -> None:
 def test_the_cpu_time_of_two_programs_is_as_their_grants(
     kinds: tuple[object, object], tmp_path: Path
 ) -> None:
-    """A job with three quarters of the units gets about three quarters of the CPU that both use."""
+    """A job with three quarters of the cores gets about three quarters of the CPU that both use."""
     journal = Journal(WallClock())
-    programs = Programs(Site(cores=1, units_per_core=8, epoch_seconds=0.5, directory=tmp_path), journal)
-    engine = LocalEngine(journal, [programs], 8)
+    engine = LocalEngine(make_node(Site(cores=1, epoch_seconds=0.5, directory=tmp_path), journal))
     for name, program in zip(("large", "small"), kinds, strict=True):
         # Several tasks to a map: while a driver is between two maps, its core is lent to the other job.
         job = ProgramJob(program=cloudpickle.dumps(program), data=Dataset(np.zeros((4, 1))), partitions=4)
-        programs.prepare(name, job)
-        engine.assign(name, programs)
-        engine.start(JobSpec(id=name), None)
-    engine.grant(allocation({"large": 6, "small": 2}))
+        engine.prepare(name, job)
+        engine.start(JobSpec(id=name))
+    engine.grant({"large": 0.75, "small": 0.25})
     used = {"large": 0.0, "small": 0.0}
     while sum(used.values()) < 1.5:
         time.sleep(0.05)
@@ -67,13 +65,11 @@ def test_the_cpu_time_of_two_programs_is_as_their_grants(
 def test_a_program_leaves_to_others_what_it_was_not_granted(tmp_path: Path) -> None:
     """Where part of the capacity is granted to no program, no program borrows it."""
     journal = Journal(WallClock())
-    programs = Programs(Site(cores=1, units_per_core=8, epoch_seconds=0.5, directory=tmp_path), journal)
-    engine = LocalEngine(journal, [programs], 8)
+    engine = LocalEngine(make_node(Site(cores=1, epoch_seconds=0.5, directory=tmp_path), journal))
     job = ProgramJob(program=cloudpickle.dumps(maps), data=Dataset(), partitions=1)
-    programs.prepare("held back", job)
-    engine.assign("held back", programs)
-    engine.start(JobSpec(id="held back"), None)
-    engine.grant(allocation({"held back": 2}))
+    engine.prepare("held back", job)
+    engine.start(JobSpec(id="held back"))
+    engine.grant({"held back": 0.25})
     while not engine.poll():
         time.sleep(0.01)
     began = time.monotonic()

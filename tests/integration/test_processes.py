@@ -19,17 +19,11 @@ if not sys.platform.startswith("linux"):
     pytest.skip("commands as jobs need Linux", allow_module_level=True)
 
 from slaq.core.errors import CommandError, DuplicateJobError, LossSourceError, ThrottleError, UnknownNameError
-from slaq.engines.processes.commands import Commands
-from slaq.engines.processes.records import (
-    CommandExited,
-    CommandSpec,
-    LearningRateSeen,
-    LossSeen,
-    LossSourceFailed,
-    Record,
-)
-from slaq.engines.processes.shares import WAYS, usable
-from slaq.engines.processes.tree import ProcessTable
+from slaq.core.events import LearningRateChanged, LossObserved
+from slaq.engines.node.commands.records import CommandExited, CommandSpec, LossSourceFailed, Record
+from slaq.engines.node.commands.shares import WAYS, usable
+from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.commands.tree import ProcessTable
 
 USABLE = usable(ProcessTable())
 ENV = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -71,17 +65,17 @@ while True:
 
 
 @pytest.fixture(params=list(WAYS))
-def commands(request: pytest.FixtureRequest) -> Iterator[Commands]:
+def commands(request: pytest.FixtureRequest) -> Iterator[SupervisorClient]:
     if request.param not in USABLE:
         pytest.skip(f"{request.param} does not work on this machine")
-    with Commands(throttle=request.param, grace=0.3) as made:
+    with SupervisorClient(throttle=request.param, grace=0.3) as made:
         yield made
 
 
 @pytest.fixture
-def plain() -> Iterator[Commands]:
+def plain() -> Iterator[SupervisorClient]:
     """Commands under whatever way suits this machine, for laws that do not depend on it."""
-    with Commands(grace=0.3) as made:
+    with SupervisorClient(grace=0.3) as made:
         yield made
 
 
@@ -95,7 +89,9 @@ def python(folder: Path, code: str, *arguments: str, **rest: Any) -> CommandSpec
     )
 
 
-def collect(commands: Commands, done: Callable[[list[Record]], bool], seconds: float = 100.0) -> list[Record]:
+def collect(
+    commands: SupervisorClient, done: Callable[[list[Record]], bool], seconds: float = 100.0
+) -> list[Record]:
     records: list[Record] = []
     deadline = time.monotonic() + seconds
     while not done(records):
@@ -105,7 +101,9 @@ def collect(commands: Commands, done: Callable[[list[Record]], bool], seconds: f
     return records
 
 
-def run(commands: Commands, spec: CommandSpec, cores: float = 2.0) -> tuple[list[Record], CommandExited]:
+def run(
+    commands: SupervisorClient, spec: CommandSpec, cores: float = 2.0
+) -> tuple[list[Record], CommandExited]:
     """Run a command to its end; return all there was to tell, and the end."""
     commands.start("job", spec)
     commands.set_share("job", cores)
@@ -117,7 +115,9 @@ def run(commands: Commands, spec: CommandSpec, cores: float = 2.0) -> tuple[list
 
 def losses(records: list[Record]) -> list[tuple[int, float]]:
     return [
-        (item.observation.iteration, item.observation.loss) for item in records if isinstance(item, LossSeen)
+        (item.observation.iteration, item.observation.loss)
+        for item in records
+        if isinstance(item, LossObserved)
     ]
 
 
@@ -150,7 +150,7 @@ def line_count(path: Path) -> int:
 # Losses and output
 
 
-def test_reports_become_observations(commands: Commands, tmp_path: Path) -> None:
+def test_reports_become_observations(commands: SupervisorClient, tmp_path: Path) -> None:
     """Losses, metrics and rates that a script reports arrive in order, with what they cost; the end comes last."""
     code = """
     import slaq, time
@@ -165,18 +165,18 @@ def test_reports_become_observations(commands: Commands, tmp_path: Path) -> None
     """
     records, end = run(commands, python(tmp_path, code))
     assert losses(records) == [(0, 1.0), (1, 1 / 2), (2, 1 / 3), (3, 1 / 4), (4, 1 / 5)]
-    seen = [item for item in records if isinstance(item, LossSeen)]
+    seen = [item for item in records if isinstance(item, LossObserved)]
     assert [dict(item.metrics) for item in seen] == [{}, *({"accuracy": float(n)} for n in range(4))]
-    assert [item.learning_rate for item in records if isinstance(item, LearningRateSeen)] == [0.01]
+    assert [item.learning_rate for item in records if isinstance(item, LearningRateChanged)] == [0.01]
     costs = [item.observation.cpu_seconds for item in seen]
     assert sum(costs) <= end.cpu_seconds + 1e-9
     assert sum(costs[1:]) > 0.1
     assert all(item.observation.wall_seconds >= 0.0 for item in seen)
     assert all(earlier.at <= later.at for earlier, later in pairwise(seen))
-    assert (end.status, end.stopped, end.reason, end.losses) == (0, False, "", 5)
+    assert (end.status, end.stopped, end.reason) == (0, False, "")
 
 
-def test_unmodified_script_is_heard_through_its_output(commands: Commands, tmp_path: Path) -> None:
+def test_unmodified_script_is_heard_through_its_output(commands: SupervisorClient, tmp_path: Path) -> None:
     """Losses are found in the output as it appears, though the script never flushes it."""
     code = """
     import time
@@ -192,11 +192,11 @@ def test_unmodified_script_is_heard_through_its_output(commands: Commands, tmp_p
     commands.stop("job")
     (end,) = collect(commands, bool)
     assert isinstance(end, CommandExited)
-    assert (end.stopped, end.losses) == (True, 3)
+    assert end.stopped
     assert "epoch 2 loss 0.333" in (tmp_path / "job" / "log").read_text()
 
 
-def test_loss_file_is_read(plain: Commands, tmp_path: Path) -> None:
+def test_loss_file_is_read(plain: SupervisorClient, tmp_path: Path) -> None:
     """A CSV file, named relative to where the command runs, yields its column."""
     code = """
     with open("metrics.csv", "w") as file:
@@ -208,15 +208,19 @@ def test_loss_file_is_read(plain: Commands, tmp_path: Path) -> None:
     assert losses(records) == [(0, 0.0), (1, 0.5), (2, 1.0)]
 
 
-def test_where_a_source_is_named_reported_losses_do_not_count(plain: Commands, tmp_path: Path) -> None:
+def test_where_a_source_is_named_reported_losses_do_not_count(
+    plain: SupervisorClient, tmp_path: Path
+) -> None:
     """A script that reports and prints is not heard twice; its announcements still count."""
     code = "import slaq; slaq.report(9.0); slaq.announce(learning_rate=0.5); print('loss 1.0')"
     records, _ = run(plain, python(tmp_path, code, loss_pattern=r"loss (\S+)", first_iteration=7))
     assert losses(records) == [(7, 1.0)]
-    assert [item.learning_rate for item in records if isinstance(item, LearningRateSeen)] == [0.5]
+    assert [item.learning_rate for item in records if isinstance(item, LearningRateChanged)] == [0.5]
 
 
-def test_losses_that_cannot_be_read_are_told_and_the_command_goes_on(plain: Commands, tmp_path: Path) -> None:
+def test_losses_that_cannot_be_read_are_told_and_the_command_goes_on(
+    plain: SupervisorClient, tmp_path: Path
+) -> None:
     """A source that fails is told of once, with its reason; the command still ends well."""
     code = "print('a,b'); open('m.csv', 'w').write('a,b\\n1,2\\n')"
     spec = python(tmp_path, code, cwd=tmp_path, loss_file=Path("m.csv"))
@@ -226,7 +230,7 @@ def test_losses_that_cannot_be_read_are_told_and_the_command_goes_on(plain: Comm
     assert end.status == 0
 
 
-def test_runaway_pattern_holds_up_nobody(plain: Commands, tmp_path: Path) -> None:
+def test_runaway_pattern_holds_up_nobody(plain: SupervisorClient, tmp_path: Path) -> None:
     """While one pattern runs away and is given up, another command is heard."""
     line = "print('a' * 4000 + '!', flush=True)\n"
     loop = "import time\nwhile True:\n    " + line + "    time.sleep(0.01)"
@@ -240,12 +244,12 @@ def test_runaway_pattern_holds_up_nobody(plain: Commands, tmp_path: Path) -> Non
 
     def both(found: list[Record]) -> bool:
         failed = [item.job_id for item in found if isinstance(item, LossSourceFailed)]
-        return failed == ["bad"] and any(isinstance(item, LossSeen) for item in found)
+        return failed == ["bad"] and any(isinstance(item, LossObserved) for item in found)
 
     collect(plain, both)
 
 
-def test_failure_carries_the_end_of_the_output(plain: Commands, tmp_path: Path) -> None:
+def test_failure_carries_the_end_of_the_output(plain: SupervisorClient, tmp_path: Path) -> None:
     """A command that fails leaves its status and the last lines of this run's output, errors included."""
     spec = python(tmp_path, "print('from here'); raise SystemExit('no such data')")
     spec.log.parent.mkdir()
@@ -256,7 +260,7 @@ def test_failure_carries_the_end_of_the_output(plain: Commands, tmp_path: Path) 
     assert spec.log.read_text().startswith("an earlier run\n")
 
 
-def test_death_by_signal_is_told(plain: Commands, tmp_path: Path) -> None:
+def test_death_by_signal_is_told(plain: SupervisorClient, tmp_path: Path) -> None:
     """A command that is killed ends with the name of the signal."""
     _, end = run(plain, python(tmp_path, "import os; os.kill(os.getpid(), 11)"))
     assert (end.status, end.reason) == (-11, "killed by SIGSEGV")
@@ -265,7 +269,7 @@ def test_death_by_signal_is_told(plain: Commands, tmp_path: Path) -> None:
 # Surroundings
 
 
-def test_surroundings_of_a_command(plain: Commands, tmp_path: Path) -> None:
+def test_surroundings_of_a_command(plain: SupervisorClient, tmp_path: Path) -> None:
     """It runs where it should, reads nothing, leads its session, and finds thread counts fit for its cores."""
     code = """
     import json, os, signal, sys
@@ -307,7 +311,7 @@ def test_surroundings_of_a_command(plain: Commands, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_refused_before_anything_starts(
-    plain: Commands, tmp_path: Path, changes: dict[str, Any], said: str
+    plain: SupervisorClient, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     """A command that cannot run, or whose loss cannot be found, is an error at once."""
     given: dict[str, Any] = {"argv": ("true",), "directory": tmp_path, "log": tmp_path / "log"}
@@ -316,7 +320,7 @@ def test_mistakes_are_refused_before_anything_starts(
     assert plain.pid is None
 
 
-def test_command_that_cannot_be_executed_says_why(plain: Commands, tmp_path: Path) -> None:
+def test_command_that_cannot_be_executed_says_why(plain: SupervisorClient, tmp_path: Path) -> None:
     """A file that looks like a program and is none ends in a clear fault."""
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF rubbish")
@@ -327,7 +331,7 @@ def test_command_that_cannot_be_executed_says_why(plain: Commands, tmp_path: Pat
     assert "could not be executed" in end.reason
 
 
-def test_an_id_can_be_used_again_once_its_command_has_ended(plain: Commands, tmp_path: Path) -> None:
+def test_an_id_can_be_used_again_once_its_command_has_ended(plain: SupervisorClient, tmp_path: Path) -> None:
     """Two commands of one id at a time are refused; one after another they are not."""
     spec = python(tmp_path, "import slaq; slaq.report(1.0)")
     plain.start("job", spec)
@@ -342,7 +346,7 @@ def test_an_id_can_be_used_again_once_its_command_has_ended(plain: Commands, tmp
 # Shares
 
 
-def test_command_stands_still_until_it_gets_a_share(commands: Commands, tmp_path: Path) -> None:
+def test_command_stands_still_until_it_gets_a_share(commands: SupervisorClient, tmp_path: Path) -> None:
     """Without a share nothing of the command runs."""
     commands.start("job", python(tmp_path, "print('ran')"))
     time.sleep(0.3)
@@ -353,54 +357,45 @@ def test_command_stands_still_until_it_gets_a_share(commands: Commands, tmp_path
     assert (tmp_path / "job" / "log").read_text() == "ran\n"
 
 
-def test_cpu_time_of_children_that_have_exited_counts(commands: Commands, tmp_path: Path) -> None:
+def test_cpu_time_of_children_that_have_exited_counts(commands: SupervisorClient, tmp_path: Path) -> None:
     """All that a tree used is counted, in its children that are gone and those that changed their parent too."""
     code = """
-    import os, subprocess, sys
+    import os, slaq, subprocess, sys
     burn = "import time\\nwhile time.process_time() < 0.2: pass"
     for _ in range(3):
         subprocess.run([sys.executable, "-c", burn])
+        slaq.report(1.0)
     subprocess.run(["sh", "-c", 'setsid "$0" -c "$1" & exit', sys.executable, burn])
     """
-    commands.start("job", python(tmp_path, code))
-    commands.set_share("job", 2.0)
-    readings: list[float] = []
-
-    def ended(found: list[Record]) -> bool:
-        readings.append(commands.cpu_seconds("job"))
-        return bool(found)
-
-    end = collect(commands, ended)[-1]
-    assert isinstance(end, CommandExited)
+    records, end = run(commands, python(tmp_path, code))
     assert end.cpu_seconds >= 0.6
-    alive = readings[:-1]
-    assert alive == sorted(alive)
-    assert max(alive) > 0.1
+    costs = [item.observation.cpu_seconds for item in records if isinstance(item, LossObserved)]
+    assert 0.1 < sum(costs) <= end.cpu_seconds + 1e-9
 
 
 def test_forced_way_is_used_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The way to enforce shares can be forced, and the choice is an event in the log."""
-    with caplog.at_level(logging.INFO), Commands(throttle="stop-continue") as commands:
+    with caplog.at_level(logging.INFO), SupervisorClient(throttle="stop-continue") as commands:
         commands.prepare()
         assert commands.throttle == "stop-continue"
     (event,) = [record for record in caplog.records if record.message == "cpu shares chosen"]
     assert vars(event)["throttle"] == "stop-continue"
     with pytest.raises(UnknownNameError, match="stop-continue"):
-        Commands(throttle="magic")
+        SupervisorClient(throttle="magic")
 
 
 @pytest.mark.skipif(set(WAYS) == set(USABLE), reason="every way works on this machine")
 def test_forced_way_that_fails_is_refused() -> None:
     """A forced way that does not work here is an error that names those that do."""
     unusable = next(name for name in WAYS if name not in USABLE)
-    with Commands(throttle=unusable) as commands, pytest.raises(ThrottleError, match="stop-continue"):
+    with SupervisorClient(throttle=unusable) as commands, pytest.raises(ThrottleError, match="stop-continue"):
         commands.prepare()
 
 
 # Ends
 
 
-def test_stubborn_tree_is_ended(commands: Commands, tmp_path: Path) -> None:
+def test_stubborn_tree_is_ended(commands: SupervisorClient, tmp_path: Path) -> None:
     """A tree that forks, takes other sessions and parents, and ignores signals, is gone when its end is told."""
     ready = tmp_path / "ready"
     commands.start("job", python(tmp_path, STUBBORN, str(ready)))
@@ -414,7 +409,7 @@ def test_stubborn_tree_is_ended(commands: Commands, tmp_path: Path) -> None:
     assert processes_with(str(ready)) == []
 
 
-def test_what_a_command_leaves_behind_is_ended(commands: Commands, tmp_path: Path) -> None:
+def test_what_a_command_leaves_behind_is_ended(commands: SupervisorClient, tmp_path: Path) -> None:
     """When the command itself has ended, so does whatever it started."""
     code = """
     import subprocess, sys
@@ -426,7 +421,7 @@ def test_what_a_command_leaves_behind_is_ended(commands: Commands, tmp_path: Pat
     assert processes_with(mark) == []
 
 
-def test_command_may_clear_up_when_asked_to_end(commands: Commands, tmp_path: Path) -> None:
+def test_command_may_clear_up_when_asked_to_end(commands: SupervisorClient, tmp_path: Path) -> None:
     """A stopped command is continued and has time to handle SIGTERM."""
     code = """
     import signal, sys, time
@@ -438,7 +433,7 @@ def test_command_may_clear_up_when_asked_to_end(commands: Commands, tmp_path: Pa
     while True: time.sleep(0.01)
     """
     spec = python(tmp_path, code)
-    with Commands(throttle=commands._force, grace=60.0) as patient:
+    with SupervisorClient(throttle=commands._force, grace=60.0) as patient:
         patient.start("job", spec)
         patient.set_share("job", 1.0)
         wait_until(lambda: spec.log.read_text() == "ready\n")
@@ -449,35 +444,35 @@ def test_command_may_clear_up_when_asked_to_end(commands: Commands, tmp_path: Pa
     assert (end.status, end.tail) == (3, "ready\ncleared up")
 
 
-def test_close_ends_everything_and_tells_it(commands: Commands, tmp_path: Path) -> None:
+def test_close_ends_everything_and_tells_it(commands: SupervisorClient, tmp_path: Path) -> None:
     """After close nothing runs or stands still, no group is left, and the last records can be had."""
     mark = str(tmp_path / "mark")
     for number in range(3):
         commands.start(str(number), python(tmp_path / str(number), "while True: pass", mark))
     commands.set_share("1", 0.05)
     wait_until(lambda: len(processes_with(mark)) >= 1)
-    warden = commands.pid
+    supervisor = commands.pid
     commands.close()
     ends = [item for item in commands.poll() if isinstance(item, CommandExited)]
     assert sorted(end.job_id for end in ends) == ["0", "1", "2"]
     assert all(end.stopped for end in ends)
     assert processes_with(mark) == []
-    assert list(Path("/sys/fs/cgroup").glob(f"**/slaq-{warden}")) == []
+    assert list(Path("/sys/fs/cgroup").glob(f"**/slaq-{supervisor}")) == []
     commands.close()
 
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from slaq.engines.processes.commands import Commands
-from slaq.engines.processes.records import CommandSpec
+from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.commands.records import CommandSpec
 folder, way, code, ready = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-commands = Commands(throttle=way)
+commands = SupervisorClient(throttle=way)
 for n in range(3):
     argv = (sys.executable, "-c", code, ready)
     commands.start(str(n), CommandSpec(argv=argv, directory=folder, log=folder / str(n)))
     commands.set_share(str(n), 0.3)
-(folder / "warden").write_text(str(commands.pid))
+(folder / "supervisor").write_text(str(commands.pid))
 while True:
     commands.poll()
     time.sleep(0.05)
@@ -502,12 +497,12 @@ def test_death_of_the_engine_ends_everything(tmp_path: Path, way: str, number: s
         parent.send_signal(number)
         parent.wait()
     wait_until(lambda: processes_with(str(ready)) == [])
-    warden = (tmp_path / "warden").read_text()
-    wait_until(lambda: not Path(f"/proc/{warden}").exists())
-    assert list(Path("/sys/fs/cgroup").glob(f"**/slaq-{warden}")) == []
+    supervisor = (tmp_path / "supervisor").read_text()
+    wait_until(lambda: not Path(f"/proc/{supervisor}").exists())
+    assert list(Path("/sys/fs/cgroup").glob(f"**/slaq-{supervisor}")) == []
 
 
-def test_death_of_the_warden_is_survived(commands: Commands, tmp_path: Path) -> None:
+def test_death_of_the_supervisor_is_survived(commands: SupervisorClient, tmp_path: Path) -> None:
     """When the supervising process itself is killed, its commands are ended and told of, and others can start."""
     ready = tmp_path / "ready"
     commands.start("job", python(tmp_path, STUBBORN, str(ready)))
@@ -526,7 +521,7 @@ def test_death_of_the_warden_is_survived(commands: Commands, tmp_path: Path) -> 
 # Examples
 
 
-def test_unmodified_example_yields_losses(plain: Commands, tmp_path: Path) -> None:
+def test_unmodified_example_yields_losses(plain: SupervisorClient, tmp_path: Path) -> None:
     """The example of a plain script is heard by the pattern that it names."""
     script = Path(__file__).parents[2] / "examples" / "unmodified_script.py"
     spec = CommandSpec(
@@ -542,7 +537,7 @@ def test_unmodified_example_yields_losses(plain: Commands, tmp_path: Path) -> No
     assert found[-1][1] < found[0][1]
 
 
-def test_pytorch_example_trains_or_says_what_to_install(plain: Commands, tmp_path: Path) -> None:
+def test_pytorch_example_trains_or_says_what_to_install(plain: SupervisorClient, tmp_path: Path) -> None:
     """The PyTorch example reports falling losses; without PyTorch it names the extra to install."""
     script = Path(__file__).parents[2] / "examples" / "pytorch_script.py"
     spec = CommandSpec(
@@ -550,7 +545,7 @@ def test_pytorch_example_trains_or_says_what_to_install(plain: Commands, tmp_pat
     )
     records, end = run(plain, spec)
     if end.status:
-        assert "pip install slaq[torch]" in end.tail
+        assert "pip install 'slaq[torch]'" in end.tail
     else:
         found = losses(records)
         assert found[-1][1] < found[0][1]

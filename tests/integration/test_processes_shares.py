@@ -14,10 +14,16 @@ if not sys.platform.startswith("linux"):
     pytest.skip("commands as jobs need Linux", allow_module_level=True)
 
 from slaq.core.errors import ThrottleError, UnknownNameError
-from slaq.engines.processes import cgroups
-from slaq.engines.processes.shares import WAYS, Throttle, choose, usable
-from slaq.engines.processes.stop_continue import DEEPEST_DEBT, SAVING_SECONDS, SLOT, StopContinue
-from slaq.engines.processes.tree import ProcessTable
+from slaq.engines.node.commands import cgroups
+from slaq.engines.node.commands.shares import WAYS, Throttle, choose, usable
+from slaq.engines.node.commands.stop_continue import (
+    DEEPEST_DEBT,
+    SAVING_SECONDS,
+    SLOT,
+    StopContinue,
+    ThrottledTree,
+)
+from slaq.engines.node.commands.tree import ProcessTable
 
 SPIN = "while True: pass"
 USABLE = usable(ProcessTable())
@@ -134,15 +140,14 @@ def test_continued_behind_our_back_is_stopped_again(spin: Callable[..., int]) ->
 
 def test_bucket_is_capped_after_credit_and_debit() -> None:
     """What was earned while more was used is not forfeited; savings and debts are bounded."""
-    from slaq.engines.processes.stop_continue import _Bucket
-
-    bucket = _Bucket(at=0.0, used=0.0, cores=0.9, balance=SLOT)
-    bucket.settle(10.0, 9.0)
-    assert bucket.balance == pytest.approx(SLOT)
-    bucket.settle(100.0, 9.0)
-    assert bucket.balance == pytest.approx(SLOT + 0.9 * SAVING_SECONDS)
-    bucket.settle(100.0, 99.0)
-    assert bucket.balance == -DEEPEST_DEBT
+    tree = ThrottledTree(now=0.0, used=0.0)
+    tree.cores, tree.tokens = 0.9, SLOT
+    tree.account(10.0, 9.0)
+    assert tree.tokens == pytest.approx(SLOT)
+    tree.account(100.0, 9.0)
+    assert tree.tokens == pytest.approx(SLOT + 0.9 * SAVING_SECONDS)
+    tree.account(100.0, 99.0)
+    assert tree.tokens == -DEEPEST_DEBT
 
 
 def test_one_of_the_ways_always_works() -> None:

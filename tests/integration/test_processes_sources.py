@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.core.errors import LossSourceError
-from slaq.engines.processes.sources import (
+from slaq.engines.node.commands.loss_sources import (
     LONGEST_OUTPUT_LINE,
     LossFile,
     LossPattern,
     LossSource,
-    NewRate,
-    Reading,
     Reported,
-    checked_pattern,
 )
+from slaq.engines.node.reports import NewRate, Reading
+from slaq.jobs.loss_pattern import checked_pattern
 
 
 def losses(source: LossSource, *, final: bool = False) -> list[float]:

@@ -13,8 +13,9 @@ from replication.search import Search
 from replication.simulated import Arm, Load, binned, loads
 from replication.successive_halving import SuccessiveHalving
 from slaq.bootstrap import Simulation
+from slaq.core.demand import Demand
 from slaq.core.events import JobEnded, LossObserved
-from slaq.core.job import JobSpec, JobState, Kind
+from slaq.core.job import JobSpec, JobState
 from slaq.simulation.workload import SimulatedJob, Workload
 
 CURVES = Settings().curves
@@ -25,7 +26,7 @@ def flat_jobs(levels: list[float]) -> Workload:
     return Workload(
         tuple(
             SimulatedJob(
-                spec=JobSpec(id=f"job-{k}", arrival=k * 3.0, max_units=1),
+                spec=JobSpec(id=f"job-{k}", arrival=k * 3.0, demand=Demand(most=1.0)),
                 losses=np.append(10.0, np.full(30, level)),
                 cpu_seconds_per_iteration=1.5,
             )
@@ -109,8 +110,8 @@ def test_other_work_keeps_the_cost_of_what_it_replaces() -> None:
     assert sum(job.total_cpu_seconds for job in mix) == pytest.approx(
         sum(job.total_cpu_seconds for job in plain)
     )
-    other = [job.spec for job in mix if job.spec.kind is Kind.OTHER]
-    assert [spec.reserved_units for spec in other] == [24, None, 24, None]
+    other = [job.spec for job in mix if not job.spec.trains]
+    assert [spec.reserved for spec in other] == [24, None, 24, None]
 
 
 @pytest.mark.parametrize("policy", ["fair", "total-quality"])

@@ -11,13 +11,14 @@ import pytest
 
 import slaq
 from slaq import reporting
+from slaq.jobs import variables
 
 
 def run_script(code: str, reports: Path | None) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name != reporting.VARIABLE}
+    env = {name: value for name, value in os.environ.items() if name != variables.REPORTS}
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     if reports is not None:
-        env[reporting.VARIABLE] = str(reports)
+        env[variables.REPORTS] = str(reports)
     return subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
     )
@@ -30,7 +31,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 @pytest.fixture
 def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "reports.jsonl"
-    monkeypatch.setenv(reporting.VARIABLE, str(path))
+    monkeypatch.setenv(variables.REPORTS, str(path))
     monkeypatch.setattr(reporting, "_pen", None)
     return path
 
@@ -54,7 +55,8 @@ def test_reporting_loads_no_heavy_module() -> None:
     """A script that reports pays for no other library: not even json, typing or re."""
     code = (
         "import sys; before = set(sys.modules); from slaq import report; report(1.0); "
-        "print(sorted(set(sys.modules) - before - {'slaq', 'slaq.reporting', 'importlib', 'warnings', 'math',"
+        "print(sorted(set(sys.modules) - before - {'slaq', 'slaq.reporting', 'slaq.jobs',"
+        " 'slaq.jobs.variables', 'importlib', 'warnings', 'math',"
         " '_warnings', 'time', 'importlib._bootstrap', 'importlib._bootstrap_external', '_imp'}))"
     )
     assert run_script(code, None).stdout.strip() == "[]"

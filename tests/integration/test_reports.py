@@ -10,10 +10,10 @@ import pytest
 from typing_extensions import override
 
 from slaq.bootstrap import Run, simulate
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.reports import charts
 from slaq.reports.measures import MEASURES, Measure
-from slaq.reports.page import Results, Setting, render
+from slaq.reports.page import ReportSetting, Results, render
 from slaq.reports.story import tell
 from slaq.simulation.workload import SimulatedJob, Workload
 
@@ -31,7 +31,7 @@ def learning(job_id: str, arrival: float = 0.0, fall: float = 0.5) -> SimulatedJ
 
 
 def other(job_id: str) -> SimulatedJob:
-    return SimulatedJob(spec=JobSpec(id=job_id, kind=Kind.OTHER), cpu_seconds=30.0)
+    return SimulatedJob(spec=JobSpec(id=job_id, trains=False), cpu_seconds=30.0)
 
 
 SEVERAL = Workload(tuple(learning(f"job-{n}", arrival=float(n), fall=0.1 + 0.1 * n) for n in range(6)))
@@ -54,7 +54,7 @@ def results(runs: Mapping[str, Run]) -> Results:
 
 
 def page(runs: Mapping[str, Run], text: str = "text") -> str:
-    setting = Setting(title=text, facts={text: text}, command=text, version="1.0")
+    setting = ReportSetting(title=text, facts={text: text}, command=text, version="1.0")
     return render(setting, results(runs))
 
 
@@ -169,7 +169,7 @@ def test_story_is_told_from_the_record(runs: dict[str, Run]) -> None:
         assert (chapter.low <= chapter.expected).all()
         assert (chapter.expected <= chapter.high).all()
         assert (chapter.forecast_times <= chapter.times[-1]).all()
-        assert (chapter.units <= 4).all()
+        assert (chapter.cores <= 4).all()
 
 
 def test_measures_name_fields_of_an_outcome(runs: dict[str, Run]) -> None:

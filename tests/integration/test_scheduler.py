@@ -1,28 +1,76 @@
 """Laws of the epoch loop, run whole on the simulator."""
 
+import queue
+import threading
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from typing_extensions import override
 
 from slaq.bootstrap import POLICIES, make_forecaster, make_policy, simulate
+from slaq.core.admission import Admission, MostJobs
 from slaq.core.appraisal import Appraiser
+from slaq.core.demand import Demand
 from slaq.core.errors import UnknownNameError
-from slaq.core.events import LossObserved
-from slaq.core.job import JobSpec, Kind
+from slaq.core.events import JobEnded, LossObserved
+from slaq.core.job import JobSpec, JobState
 from slaq.core.roster import Roster
 from slaq.core.sharing import water_fill
+from slaq.engines.clock import WallClock
+from slaq.ports import Clock
 from slaq.scheduler import Scheduler
 from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import SimulatedEngine
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 from slaq.simulation.workload import SimulatedJob, Workload
 from slaq.stores.memory import MemoryStore
 
 
 def small(count: int = 12, seed: int = 0) -> Workload:
     return generate(
-        count, np.random.default_rng(seed), Demand(mean_arrival=4.0, median_cpu_seconds=200, max_units=16)
+        count,
+        np.random.default_rng(seed),
+        WorkloadShape(mean_arrival=4.0, median_cpu_seconds=200, max_cores=16),
     )
+
+
+def short(*ids: str) -> Workload:
+    """Return jobs that all arrive at once and run for four seconds on the two cores that each can use."""
+    return Workload(
+        tuple(
+            SimulatedJob(
+                spec=JobSpec(id=job_id, demand=Demand(most=2.0)),
+                losses=1.0 / (1.0 + np.arange(6.0)),
+                cpu_seconds_per_iteration=1.6,
+            )
+            for job_id in ids
+        )
+    )
+
+
+def scheduler_of(
+    workload: Workload, clock: Clock, *, epoch_seconds: float = 1.0, admission: Admission | None = None
+) -> Scheduler:
+    """Return a scheduler of these jobs on sixteen simulated cores."""
+    return Scheduler(
+        engine=SimulatedEngine(workload, clock, 16),
+        store=MemoryStore(workload.specs),
+        clock=clock,
+        policy=make_policy("fair"),
+        appraiser=Appraiser(epoch_seconds=epoch_seconds),
+        roster=Roster(make_forecaster("slaq")),
+        admission=admission or Admission(),
+    )
+
+
+def ends(scheduler: Scheduler, workload: Workload) -> list[tuple[str, JobState]]:
+    """Return which jobs have ended and how, by the moments of their ends."""
+    assert isinstance(scheduler.store, MemoryStore)
+    events = [event for spec in workload.specs for event in scheduler.store.events(spec.id)]
+    ended = [event for event in events if isinstance(event, JobEnded)]
+    return [(event.job_id, event.state) for event in sorted(ended, key=lambda event: event.at)]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -31,7 +79,7 @@ def test_every_policy_finishes_every_job(policy: str) -> None:
     run = simulate(small(), policy=policy, capacity=16, epoch_seconds=1.0)
     assert run.outcome.unfinished == 0
     for decision in run.history.decisions():
-        assert decision.units.sum() <= 16
+        assert decision.cores.sum() <= 16
 
 
 @pytest.mark.parametrize("policy", ["fair", "total-quality", "clairvoyant"])
@@ -45,14 +93,14 @@ def test_the_same_workload_gives_the_same_run(policy: str) -> None:
 
 def test_quality_comes_sooner_than_under_fair_sharing() -> None:
     """On a loaded cluster total-quality reaches 90% of the reduction in far less time than fair."""
-    workload = generate(60, np.random.default_rng(1), Demand(mean_arrival=10.0))
+    workload = generate(60, np.random.default_rng(1), WorkloadShape(mean_arrival=10.0))
     fair, ours = (simulate(workload, policy=p, capacity=640).outcome for p in ("fair", "total-quality"))
     assert ours.time_to_90 < 0.6 * fair.time_to_90
     assert ours.mean_normalised_loss < 0.6 * fair.mean_normalised_loss
 
 
 def test_capacity_that_comes_and_goes() -> None:
-    """Units that vanish in mid-run slow the jobs down but lose none of them."""
+    """Cores that vanish in mid-run slow the jobs down but lose none of them."""
     steady = simulate(small(), policy="total-quality", capacity=16, epoch_seconds=1.0).outcome
     shaky = simulate(
         small(), policy="total-quality", capacity=[(0, 16), (10, 2), (60, 16)], epoch_seconds=1.0
@@ -62,16 +110,16 @@ def test_capacity_that_comes_and_goes() -> None:
 
 
 def test_other_work_holds_its_fair_share_beside_training() -> None:
-    """A job that trains nothing gets its fair share of units, to within one, in every epoch it runs."""
-    etl = SimulatedJob(spec=JobSpec(id="etl", kind=Kind.OTHER), cpu_seconds=150.0)
+    """A job that trains nothing gets its fair share, to within one unit, in every epoch it runs."""
+    etl = SimulatedJob(spec=JobSpec(id="etl", trains=False), cpu_seconds=150.0)
     workload = Workload((*small(6).jobs, etl))
     run = simulate(workload, policy="total-quality", capacity=20, epoch_seconds=1.0)
-    limits = {spec.id: spec.max_units or 20 for spec in workload.specs}
+    limits = {spec.id: spec.demand.most or 20 for spec in workload.specs}
     for decision in run.history.decisions():
         if "etl" in decision.ids:
             limit = np.array([limits[job_id] for job_id in decision.ids])
             share = water_fill(np.ones(len(limit)), limit, 20)[decision.ids.index("etl")]
-            assert abs(decision.units[decision.ids.index("etl")] - share) <= 1
+            assert abs(decision.cores[decision.ids.index("etl")] - share) <= decision.unit
 
 
 class LateClock(VirtualClock):
@@ -80,28 +128,145 @@ class LateClock(VirtualClock):
     naps = 0
 
     @override
-    def sleep_until(self, moment: float) -> None:
+    def sleep_until(self, moment: float, *, earliest: float = 0.0) -> None:
         self.naps += 1
         super().sleep_until(moment + (7.3 if self.naps % 3 == 0 else 0.0))
 
 
 def test_a_late_epoch_is_skipped() -> None:
     """After oversleeping, the next decision is at the next whole epoch; none is made up for."""
-    workload, clock = small(4), LateClock()
-    store = MemoryStore(workload.specs)
-    scheduler = Scheduler(
-        engine=SimulatedEngine(workload, clock, 16),
-        store=store,
-        clock=clock,
-        policy=make_policy("fair"),
-        appraiser=Appraiser(epoch_seconds=1.0),
-        roster=Roster(make_forecaster("slaq")),
-    )
-    decisions = [decision for decision in scheduler.epochs() if decision is not None]
+    decisions = [one for one in scheduler_of(small(4), LateClock()).epochs() if one is not None]
     assert len(decisions) > 5
     epochs = [decision.epoch for decision in decisions]
     assert epochs == sorted(set(epochs))
-    assert all(decision.time >= decision.epoch for decision in decisions)
+    slots = [int(decision.time) for decision in decisions]
+    assert slots == sorted(set(slots))
+    overslept = [decision.time % 1.0 > 0.0 for decision in decisions]
+    assert any(overslept)
+    assert not any(first and second for first, second in pairwise(overslept))
+
+
+class ScriptedTime:
+    """The module `time` for a clock of its own: time passes only where someone sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Return the present."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+def test_a_woken_scheduler_decides_early_but_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the clock is woken, a tenth of an epoch passes between two decisions, and no more."""
+    monkeypatch.setattr("slaq.engines.clock.time", ScriptedTime())
+    clock = WallClock()
+    scheduler = scheduler_of(small(4), clock, epoch_seconds=10.0)
+    began: list[float] = []
+    for _ in scheduler.epochs(stop=lambda: len(began) == 25):
+        began.append(scheduler.began)
+        clock.wake()
+        clock.wake()
+    assert began == pytest.approx([float(moment) for moment in range(25)])
+    assert scheduler.epoch == 25
+
+
+def test_whoever_sleeps_is_woken_from_another_thread() -> None:
+    """A call of `wake` ends one sleep, whether it comes during that sleep or before it."""
+    clock, slept = WallClock(), queue.Queue[int]()
+
+    def sleep() -> None:
+        for nap in range(2):
+            clock.sleep_until(clock.now() + 3600.0)
+            slept.put(nap)
+
+    clock.wake()
+    sleeper = threading.Thread(target=sleep, daemon=True)
+    sleeper.start()
+    assert slept.get(timeout=60) == 0
+    assert slept.empty()
+    clock.wake()
+    assert slept.get(timeout=60) == 1
+    sleeper.join(60)
+    assert not sleeper.is_alive()
+
+
+def test_the_lock_is_free_between_epochs() -> None:
+    """The lock is held while an epoch is decided and dealt with, and free while the next one is waited for."""
+    lock = threading.Lock()
+    locked: list[bool] = []
+
+    class WatchedClock(VirtualClock):
+        @override
+        def sleep_until(self, moment: float, *, earliest: float = 0.0) -> None:
+            locked.append(lock.locked())
+            super().sleep_until(moment, earliest=earliest)
+
+    for _ in scheduler_of(small(3), WatchedClock()).epochs(lock=lock):
+        assert lock.locked()
+    assert len(locked) > 3
+    assert not any(locked)
+
+
+def test_a_held_job_is_started_once_its_rule_lets_it() -> None:
+    """Where two jobs may run at a time, the others wait by arrival, each with its sentence, and all are done."""
+    workload = short("a", "b", "c", "d")
+    rules = [MostJobs(lambda: 2)]
+    scheduler = scheduler_of(workload, VirtualClock(), admission=Admission(rules))
+    held: list[set[str]] = []
+    for decision in scheduler.epochs():
+        assert decision is None or len(decision.ids) <= 2
+        assert set(scheduler.held.values()) <= {"waits because 2 jobs may run at a time"}
+        held.append(set(scheduler.held))
+    waited = [group for group, before in zip(held, [set(), *held], strict=False) if group != before]
+    assert waited == [{"c", "d"}, set()]
+    assert [state for _, state in ends(scheduler, workload)] == [JobState.COMPLETED] * 4
+
+
+def test_a_rule_that_changes_its_mind_is_asked_anew() -> None:
+    """A job that no rule lets start waits as long as that lasts, and starts in the first epoch that lets it."""
+    workload = short("a")
+    most = [0]
+    scheduler = scheduler_of(workload, VirtualClock(), admission=Admission([MostJobs(lambda: most[0])]))
+    epochs = scheduler.epochs()
+    for _ in range(3):
+        assert next(epochs) is None
+        assert scheduler.held == {"a": "waits because 0 jobs may run at a time"}
+    most[0] = 1
+    decision = next(epochs)
+    assert decision is not None
+    assert (decision.ids, scheduler.held) == (("a",), {})
+    assert len(list(epochs)) > 2
+    assert ends(scheduler, workload) == [("a", JobState.COMPLETED)]
+
+
+def test_a_job_starts_after_those_it_waits_for() -> None:
+    """A job with `after` starts only once all the named jobs have ended, and is told for which one it waits."""
+    first, second, last = short("first", "second", "last").jobs
+    last = replace(last, spec=replace(last.spec, after=("first", "second")))
+    second = replace(second, spec=replace(second.spec, after=("first",)))
+    workload = Workload((last, second, first))
+    scheduler = scheduler_of(workload, VirtualClock())
+    said: list[str] = []
+    together: set[tuple[str, ...]] = set()
+    for decision in scheduler.epochs():
+        together |= {decision.ids} if decision is not None else set()
+        said += [scheduler.held["last"]] if "last" in scheduler.held else []
+    assert together == {("first",), ("second",), ("last",)}
+    assert list(dict.fromkeys(said)) == ["waits for job 'first' to end", "waits for job 'second' to end"]
+    assert [job_id for job_id, _ in ends(scheduler, workload)] == ["first", "second", "last"]
+
+
+def test_a_job_does_not_wait_for_one_that_nobody_knows() -> None:
+    """A name in `after` that is neither queued nor running is of a job that has ended."""
+    (job,) = short("a").jobs
+    workload = Workload((replace(job, spec=replace(job.spec, after=("long gone",))),))
+    run = simulate(workload, policy="fair", capacity=4, epoch_seconds=1.0)
+    assert run.outcome.unfinished == 0
 
 
 def test_expectations_are_kept_with_the_decision() -> None:
@@ -129,7 +294,7 @@ def test_unknown_names_list_the_known(make: "type") -> None:
         make("total_quality_")
 
 
-def test_a_cluster_without_units_waits() -> None:
+def test_a_cluster_without_cores_waits() -> None:
     """With no capacity at first, jobs wait without harm and run once there is some."""
     run = simulate(small(4), policy="total-quality", capacity=[(0, 0), (20, 8)], epoch_seconds=1.0)
     assert run.outcome.unfinished == 0

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from slaq.bootstrap import Simulation, make_forecaster, simulate
+from slaq.core.baselines import WeightedFit
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownNameError
 from slaq.core.events import JobEnded
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobState
 from slaq.core.policies import TotalQuality
-from slaq.core.rivals import WeightedFit
 from slaq.ports import History
 from slaq.simulation.distortion import DistortedForecaster
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 
-JOBS = generate(12, np.random.default_rng(3), Demand(mean_arrival=5.0))
+JOBS = generate(12, np.random.default_rng(3), WorkloadShape(mean_arrival=5.0))
 
 
 def test_a_name_and_its_object_run_alike() -> None:

@@ -249,7 +249,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     estimator = type("Estimator", (), {"partial_fit": None})()
-    with pytest.raises(MissingExtraError, match=r"pip install slaq\[sklearn\]") as caught:
+    with pytest.raises(MissingExtraError, match=r"pip install 'slaq\[sklearn\]'") as caught:
         partial_fit(estimator, passes=1)
     assert isinstance(caught.value, SlaqError)
 

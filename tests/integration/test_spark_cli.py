@@ -128,9 +128,9 @@ def test_the_demo_compares_policies_on_spark(tmp_path: Path) -> None:
         ),
         (
             "[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\nmax_restarts = 1\n",
-            "max_restarts is for the local engine",
+            "there is no Spark fit option 'max_restarts'",
         ),
-        ("[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\ndata = 'x.csv'\n", "data is no key"),
+        ("[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\ndata = 'x.csv'\n", "data is not a key"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(
@@ -149,8 +149,8 @@ def test_mistakes_are_told_before_anything_starts(
     ("words", "found"),
     [
         (["run", "jobs.toml", "--master", "local[2]"], "--master is for Spark"),
-        (["demo", "--master", "local[2]"], "--master is for --engine spark"),
-        (["demo", "--engine", "spark", "--data", "."], "--data is for --engine local"),
+        (["demo", "--master", "local[2]"], "--master works with --engine spark only"),
+        (["demo", "--engine", "spark", "--data", "."], "--data works with --engine local only"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

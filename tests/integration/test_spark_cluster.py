@@ -22,15 +22,17 @@ from pyspark.ml.feature import StandardScaler
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-from slaq import Cancelled, Context, Dataset, Job
+from slaq import Cancelled, Context, Dataset, Job, share
 from slaq.core.errors import JobOptionError, SparkApiError, SparkSessionError, UnknownNameError
 from slaq.core.events import CurveBegan
 from slaq.core.job import JobState
 from slaq.engines.spark.application import Application
-from slaq.engines.spark.priority import NICENESS
+from slaq.engines.spark.task_niceness import NICENESS
 from slaq.jobs.inline import InlineContext
+from slaq.jobs.options import FIT, SPARK_PROGRAM
 from slaq.spark import SparkCluster
 from tests.algorithms.samples import CASES
+from tests.integration.refused_options import REFUSED, sentence_of
 from tests.spark_session import SLOTS, spark
 
 __all__ = ["spark"]
@@ -96,7 +98,7 @@ def test_fits_share_the_application(cluster: SparkCluster, frame: Any) -> None:
         assert sum(one.cpu_seconds for one in job.observations) > 0
     together = [set(decision.ids) for decision in cluster.history.decisions()]
     assert {"lr-0.1", "lr-0.001"} in together
-    assert all(d.units.sum() <= SLOTS * cluster.units_per_slot for d in cluster.history.decisions())
+    assert all(d.cores.sum() <= SLOTS for d in cluster.history.decisions())
 
 
 # The validator leaves its pool of threads to the garbage collector.
@@ -120,6 +122,23 @@ def test_several_models_of_one_job_are_curves_of_their_own(cluster: SparkCluster
     assert 1 <= len(began) <= 5
     assert len(job.losses) >= 8
     assert [one.iteration for one in job.observations] == list(range(len(job.losses)))
+
+
+def test_a_job_learns_what_it_holds_and_says_what_it_can_use(cluster: SparkCluster) -> None:
+    """It is given no more than it says; `slaq.share()` tells in its own thread, and nowhere else."""
+
+    def modest(spark: Any, ctx: Context) -> float:
+        ctx.can_use(max_cores=1)
+        while (held := share()) is None or held.cores != 1.0:
+            ctx.report(1.0)
+            time.sleep(0.05)
+        assert ctx.workers == held.workers
+        return held.cores
+
+    job = cluster.submit(modest)
+    assert job.result(PATIENCE) == 1.0
+    assert job.demand is not None
+    assert share() is None
 
 
 def test_programs_run_as_they_do_inline(cluster: SparkCluster) -> None:
@@ -176,7 +195,7 @@ def test_work_that_tells_no_loss_holds_its_fair_share_and_its_owner_is_told(
     quiet = cluster.submit(forest, name="forest")
     loud = cluster.submit(endless, name="endless")
     eventually(lambda: "no loss" in quiet.log())
-    eventually(lambda: quiet.units == cluster.capacity // 2)
+    eventually(lambda: quiet.cores == cluster.capacity / 2)
     assert "job forest tells no loss" in caplog.text
     assert "ctx.report" in quiet.log()
     gate.set()
@@ -198,11 +217,11 @@ def test_other_work_in_the_application_keeps_its_fair_share(cluster: SparkCluste
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        eventually(lambda: job.units == whole // 2)
+        eventually(lambda: job.cores == whole / 2)
     finally:
         over.set()
         thread.join()
-    eventually(lambda: job.units == whole)
+    eventually(lambda: job.cores == whole)
     job.cancel()
 
 
@@ -253,7 +272,7 @@ def test_jobs_end_when_they_have_done_what_was_asked(cluster: SparkCluster) -> N
             time.sleep(0.01)
 
     bounded = cluster.submit_program(program, max_iterations=5)
-    content = cluster.submit_program(program, target=0.1, stop_at=0.5)
+    content = cluster.submit_program(program, target_loss=0.1, stop_at=0.5)
     timed = cluster.submit_program(careless, time_budget=0.5)
     assert bounded.result(PATIENCE) == "caught"
     assert [one.iteration for one in bounded.observations][-1] == 5
@@ -275,13 +294,24 @@ def test_a_fit_ended_early_is_completed_without_a_model(cluster: SparkCluster, f
 
 def test_bad_input_is_refused_before_anything_starts(cluster: SparkCluster, spark: Any) -> None:
     """Options, policies, a second cluster, a session without a scheduler of ours: one sentence each."""
-    with pytest.raises(JobOptionError, match="weight"):
-        cluster.submit(lambda spark: None, weight=0)
+    for name, options in REFUSED:
+        for taken, submit in ((FIT, cluster.submit), (SPARK_PROGRAM, cluster.submit_program)):
+            if options.keys() <= taken.options.keys():
+                with pytest.raises(JobOptionError) as refused:
+                    submit(lambda spark: None, **options)
+                assert str(refused.value) == sentence_of(name, options, taken)
     with pytest.raises(SparkSessionError, match="already"):
         SparkCluster(spark)
     with pytest.raises(SparkSessionError, match="Connect"):
         Application(object())
     assert cluster.jobs() == []
+
+
+def test_a_cap_of_two_cores_reaches_the_engine_as_two_slots(cluster: SparkCluster) -> None:
+    """Of a fit and of a program alike."""
+    cluster.submit(lambda spark: None, max_cores=2).result(PATIENCE)
+    cluster.submit_program(lambda ctx: None, np.zeros((8, 1)), partitions=4, max_cores=2).result(PATIENCE)
+    assert [spec.demand.most for spec in cluster.history.jobs()] == [2.0, 2.0]
 
 
 def test_an_unknown_policy_is_refused(spark: Any) -> None:
@@ -291,6 +321,7 @@ def test_an_unknown_policy_is_refused(spark: Any) -> None:
     SparkCluster(spark).shutdown()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which sockets are whose")
 def test_a_local_session_is_out_of_reach_of_other_machines(spark: Any) -> None:
     """Spark's own sockets, which run whatever they are sent, listen on the loopback interface alone."""
     jvm = spark.sparkContext._gateway.proc.pid

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from slaq.core.errors import StoreCorruptError, StoreFullError
 from slaq.core.events import JobEnded
 from slaq.core.job import JobSpec, JobState
-from slaq.stores import sqlite_file
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import observed
+from slaq.stores.sqlite import file as sqlite_file
+from slaq.testing.store_contract import observed
 from tests.integration.store_writer import JOBS, open_with_jobs, write_epoch
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ def check_full(store: SqliteStore, kept: int) -> None:
     assert store.job("job-1").iteration == kept - 1
     assert len(store.observations("job-2").loss) == kept
     assert len(store.rows()) == JOBS
-    with pytest.raises(StoreFullError, match="make room"):
+    with pytest.raises(StoreFullError, match="free space"):
         write_epoch(store, kept)
 
 

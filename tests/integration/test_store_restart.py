@@ -12,7 +12,7 @@ from slaq.core.roster import Roster
 from slaq.scheduler import Scheduler
 from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import SimulatedEngine
-from slaq.simulation.generator import Demand, generate
+from slaq.simulation.generator import WorkloadShape, generate
 from slaq.simulation.workload import SimulatedJob, Workload
 from slaq.stores.sqlite import SqliteStore
 
@@ -21,7 +21,7 @@ EPOCHS = 14
 
 def jobs() -> Workload:
     """Return a few jobs of different owners that all arrive at once, some of which end soon."""
-    made = generate(8, np.random.default_rng(3), Demand())
+    made = generate(8, np.random.default_rng(3), WorkloadShape())
     return Workload(
         tuple(
             SimulatedJob(
@@ -44,9 +44,9 @@ def restored(store: SqliteStore) -> Roster:
     for batch in store.events_since(seq):
         roster.absorb(batch.events)
         if batch.decision is not None:
-            assert batch.allocation is not None
+            assert batch.grant is not None
             rows = np.array([roster.ids[job_id] for job_id in batch.decision.ids], dtype=np.int64)
-            roster.hold(rows, batch.allocation, batch.decision.time)
+            roster.hold(rows, batch.grant, batch.decision.time)
     return roster
 
 

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.allocation import Allocation
 from slaq.core.decision import Decision
+from slaq.core.demand import Demand
 from slaq.core.errors import UnknownJobError, UnknownNameError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LearningRateChanged, LossObserved
-from slaq.core.job import JobSpec, JobState, Kind, Observation
-from slaq.stores import sqlite_packing
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.stores.sqlite import SqliteStore
-from tests.contracts.store_contract import IN_MEMORY, allocation, decision, observed
+from slaq.stores.sqlite import packing as sqlite_packing
+from slaq.testing.store_contract import IN_MEMORY, decision, grant, observed
 
 #: The last of these may end.
 IDS = ("a", "b", "c")
@@ -82,7 +82,7 @@ def write(store: SqliteStore, log: Sequence[Sequence[Event] | int]) -> None:
     with store.epoch():
         for entry in log:
             if isinstance(entry, int):
-                store.record(decision(entry), allocation())
+                store.record(decision(entry), grant())
             else:
                 store.append(entry)
 
@@ -169,39 +169,43 @@ def test_a_restart_reads_losses_of_unfinished_jobs_only(store: SqliteStore) -> N
     store.append([observed("a", 0), observed("b", 0)])
     end = JobEnded(job_id="b", at=2.0, state=JobState.COMPLETED)
     store.append([observed("a", 1), observed("b", 1), end])
-    owed = Allocation(ids=("a",), units=np.array([4]), credit=np.array([0.25]), owner_credit=np.array([-0.5]))
+    owed = replace(
+        grant(), credit=np.array([0.25]), size_credit=np.array([1.5]), owner_credit=np.array([-0.5])
+    )
     store.record(decision(1), owed)
     first, second, third = store.events_since(0)
     assert list(first.events) == [observed("a", 0)]
     assert list(second.events) == [observed("a", 1), end]
-    assert third.allocation is not None
-    assert third.allocation.credit.tolist() == [0.25]
-    assert third.allocation.owner_credit.tolist() == [-0.5]
+    assert third.grant is not None
+    assert third.grant.as_dict() == {"a": 4.0}
+    assert third.grant.credit.tolist() == [0.25]
+    assert third.grant.size_credit.tolist() == [1.5]
+    assert third.grant.owner_credit.tolist() == [-0.5]
 
 
 def test_a_job_ends_once(store: SqliteStore) -> None:
-    """The first end is the one that counts, and lets go of its units."""
+    """The first end is the one that counts, and lets go of its cores."""
     store.submit(JobSpec(id="a"))
-    store.due(0.0)
-    store.record(decision(0), allocation())
+    store.started("a", 0.0)
+    store.record(decision(0), grant())
     store.append([JobEnded(job_id="a", at=5.0, state=JobState.FAILED, reason="out of memory")])
     store.append([JobEnded(job_id="a", at=6.0, state=JobState.COMPLETED)])
     row = store.job("a")
-    assert (row.state, row.reason, row.ended_at, row.units) == (JobState.FAILED, "out of memory", 5.0, 0)
+    assert (row.state, row.reason, row.ended_at, row.cores) == (JobState.FAILED, "out of memory", 5.0, 0)
     assert store.allocations("a") == [(0.0, 4), (5.0, 0)]
     assert len(store.events("a")) == 1
 
 
-def test_only_changes_of_units_are_kept(store: SqliteStore) -> None:
+def test_only_changes_of_cores_are_kept(store: SqliteStore) -> None:
     """A decision that leaves a job what it has adds nothing; one that does not name it takes everything."""
     store.submit(JobSpec(id="a"))
-    for epoch, units in enumerate([2, 2, 3]):
-        taken = replace(decision(epoch), units=np.array([units]), loss=np.array([0.25]))
-        store.record(taken, allocation())
-    store.record(replace(decision(3), ids=("b",)), allocation())
-    assert store.allocations("a") == [(0.0, 2), (6.0, 3), (9.0, 0)]
+    for epoch, cores in enumerate([0.25, 0.25, 3.0]):
+        taken = replace(decision(epoch), cores=np.array([cores]), loss=np.array([0.25]))
+        store.record(taken, grant())
+    store.record(replace(decision(3), ids=("b",)), grant())
+    assert store.allocations("a") == [(0.0, 0.25), (6.0, 3), (9.0, 0)]
     assert store.allocations("a", since=1.0, limit=1) == [(6.0, 3)]
-    assert (store.job("a").units, store.job("a").reduction) == (0, 0.75)
+    assert (store.job("a").cores, store.job("a").reduction) == (0, 0.75)
 
 
 def test_a_job_run_from_the_beginning_begins_another_curve(store: SqliteStore) -> None:
@@ -241,7 +245,7 @@ def test_an_epoch_is_kept_whole_or_not_at_all(store: SqliteStore) -> None:
     def fail() -> None:
         with store.epoch():
             store.append([observed("a", 0)])
-            store.record(decision(1), allocation())
+            store.record(decision(1), grant())
             store.submit(JobSpec(id="b"))
             assert len(store.rows()) == 2
             raise ZeroDivisionError
@@ -319,17 +323,17 @@ def test_threads_write_and_read_at_once(store: SqliteStore) -> None:
     assert [count for count in torn if count % 5] == []
 
 
-def test_a_due_job_is_running_and_a_paused_one_waits(store: SqliteStore) -> None:
-    """Jobs come by arrival, then by submission, so many at most; pausing holds a queued job back."""
+def test_a_started_job_is_running_and_a_paused_one_is_not_queued(store: SqliteStore) -> None:
+    """Jobs wait by arrival, then by submission; one that is started or paused no longer waits to be started."""
     for job_id, arrival in [("late", 5.0), ("held", 1.0), ("b", 2.0), ("a", 2.0)]:
         store.submit(JobSpec(id=job_id, arrival=arrival))
     store.change("held", paused=True)
-    assert [spec.id for spec in store.due(3.0, 1)] == ["b"]
-    assert [spec.id for spec in store.due(9.0)] == ["a", "late"]
-    assert store.job("b").state is JobState.RUNNING
-    assert store.pending()
+    assert [spec.id for spec in store.queued()] == ["b", "a", "late"]
+    store.started("b", 3.0)
+    assert [spec.id for spec in store.queued()] == ["a", "late"]
+    assert (store.job("b").state, store.job("b").started_at) == (JobState.RUNNING, 3.0)
     store.change("held", paused=False)
-    assert [spec.id for spec in store.due(9.0)] == ["held"]
+    assert [spec.id for spec in store.queued()] == ["held", "a", "late"]
 
 
 def test_a_submission_comes_back_as_it_was_given(store: SqliteStore) -> None:
@@ -338,9 +342,9 @@ def test_a_submission_comes_back_as_it_was_given(store: SqliteStore) -> None:
         "command": ["train", "--größe", "3"],
         "env": {"A": "b\n"},
         "tags": ["night", "öffentlich"],
-        "by": None,
+        "deadline": None,
     }
-    spec = JobSpec(id="a", kind=Kind.OTHER, weight=0.1 + 0.2, deadline=1e12, owner="mia")
+    spec = JobSpec(id="a", trains=False, weight=0.1 + 0.2, deadline=1e12, owner="mia")
     row = store.submit_job(spec, owner="mia", submission=asked, at=1e9 + 0.125)
     assert (row.spec, dict(row.submission), row.owner) == (spec, asked, "mia")
     assert (row.submitted_at, store.last_time()) == (1e9 + 0.125, 1e9 + 0.125)
@@ -366,14 +370,16 @@ def test_bytes_that_are_no_text_do_no_harm(store: SqliteStore) -> None:
 def test_a_job_can_be_changed(store: SqliteStore) -> None:
     """Columns and fields of the spec change alike, arrival in the queue too; others are refused by name."""
     store.submit(JobSpec(id="a"))
-    row = store.change("a", weight=2.5, max_units=3, tags=["x"], reason="waits", arrival=8.0)
-    assert (row.spec.weight, row.spec.max_units, row.tags, row.reason) == (2.5, 3, ("x",), "waits")
-    assert list(store.due(7.0)) == []
+    store.submit(JobSpec(id="b"))
+    demand = Demand(most=0.5, sizes=(0.25, 0.5))
+    row = store.change("a", weight=2.5, demand=demand, tags=["x"], reason="waits", arrival=8.0)
+    assert (row.spec.weight, row.spec.demand, row.tags, row.reason) == (2.5, demand, ("x",), "waits")
+    assert [(spec.id, spec.arrival) for spec in store.queued()] == [("b", 0.0), ("a", 8.0)]
     for name in ("wieght", "id", "number", "submission", "iteration"):
         with pytest.raises(UnknownNameError, match=name):
             store.change("a", **{name: 1})
     with pytest.raises(UnknownJobError):
-        store.change("b", paused=True)
+        store.change("nobody", paused=True)
 
 
 _jobs = st.lists(
@@ -457,7 +463,7 @@ def test_decisions_come_back_to_the_last_bit(data: st.DataObject, count: int) ->
         decision(data.draw(st.integers(0, 2**40))),
         time=data.draw(st.floats(0, 1e10)),
         ids=tuple(data.draw(st.lists(st.text(), min_size=count, max_size=count))),
-        units=np.arange(count),
+        cores=data.draw(floats),
         loss=data.draw(floats),
         gain=data.draw(floats),
         marginal=np.zeros(count),
@@ -479,7 +485,7 @@ def test_decisions_are_found_by_epoch(store: SqliteStore) -> None:
     store.submit(JobSpec(id="a"))
     assert store.decision() is None
     for epoch in (3, 4, 9):
-        store.record(decision(epoch), allocation())
+        store.record(decision(epoch), grant())
 
     def epoch_of(one: Decision | None) -> int | None:
         return None if one is None else one.epoch
@@ -493,7 +499,7 @@ def test_decisions_are_found_by_epoch(store: SqliteStore) -> None:
     ("stored", "expected"),
     [
         ({"id": "a"}, JobSpec(id="a")),
-        ({"id": "a", "kind": "other", "weight": 2.0}, JobSpec(id="a", kind=Kind.OTHER, weight=2.0)),
+        ({"id": "a", "trains": False, "weight": 2.0}, JobSpec(id="a", trains=False, weight=2.0)),
         ({"id": "a", "colour": "of a later version"}, JobSpec(id="a")),
     ],
 )

@@ -1,5 +1,6 @@
 """Laws of keeping a store: who may open it, upgrades, backups while others write, and pruning."""
 
+import json
 import os
 import sqlite3
 import stat
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slaq.core.demand import Demand
 from slaq.core.errors import (
     StoreCorruptError,
     StoreError,
@@ -25,12 +27,14 @@ from slaq.core.errors import (
     StoreVersionError,
 )
 from slaq.core.events import CapacityChanged, JobEnded
-from slaq.core.job import JobSpec, JobState, Kind
-from slaq.stores import sqlite_file, sqlite_schema
+from slaq.core.job import JobSpec, JobState
 from slaq.stores.sqlite import SqliteStore
-from slaq.stores.sqlite_errors import told
-from slaq.stores.sqlite_records import Batch
-from tests.contracts.store_contract import IN_MEMORY, allocation, decision, observed
+from slaq.stores.sqlite import file as sqlite_file
+from slaq.stores.sqlite import schema as sqlite_schema
+from slaq.stores.sqlite.errors import told
+from slaq.stores.sqlite.packing import pack_values, unpack_values
+from slaq.stores.sqlite.records import LogEntry
+from slaq.testing.store_contract import IN_MEMORY, decision, grant, observed
 from tests.integration.store_writer import open_with_jobs, write_epoch
 
 #: A database as version 1 wrote it: `SqliteStore` of then, as `sqlite3 slaq.db .dump` shows it.
@@ -192,32 +196,112 @@ def test_a_newer_store_is_refused_and_left_as_it_was(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {known + 1}")
     before = path.read_bytes()
-    with pytest.raises(StoreVersionError, match=f"version {known + 1}, and this slaq knows up to {known}"):
+    with pytest.raises(
+        StoreVersionError, match=f"version {known + 1}, and this slaq reads versions up to {known}"
+    ):
         SqliteStore(path)
     assert path.read_bytes() == before
 
 
-def test_a_store_of_version_1_can_be_used(path: Path) -> None:
-    """What the first version wrote is all there, and goes on."""
-    with closing(sqlite3.connect(path)) as db:
+def make_version_1(path: Path, *statements: str) -> None:
+    """Make a database as the first version wrote it, with some changes."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(VERSION_1.read_text())
+        for statement in statements:
+            db.execute(statement)
         db.execute(f"PRAGMA application_id = {sqlite_schema.APPLICATION_ID}")
         db.execute("PRAGMA user_version = 1")
+
+
+def test_a_store_of_version_1_can_be_used(path: Path) -> None:
+    """What the first version wrote is all there, and goes on."""
+    make_version_1(path)
     with SqliteStore(path) as store:
         assert store.check() == []
         done, going = store.rows()
-        assert done.spec == JobSpec(id="done", kind=Kind.OTHER, weight=2.0, owner="mia", deadline=99.5)
+        assert done.spec == JobSpec(id="done", trains=False, weight=2.0, owner="mia", deadline=99.5)
         assert dict(done.submission) == {"command": ["train", "--fast"], "tags": ["night"]}
         assert (done.state, done.reason, done.tags) == (JobState.FAILED, "out of memory", ("night",))
-        assert (going.iteration, going.best_loss, going.units, going.curve) == (2, 0.25, 4, 1)
+        assert (going.iteration, going.best_loss, going.cores, going.curve) == (2, 0.25, 4, 1)
         assert store.observations("going").metrics == [{}, {"accuracy": 0.5}, {}]
         assert np.isnan(store.observations("going").loss[2])
         assert [one.epoch for one in store.decisions()] == [7]
-        assert [len(one.events) for one in store.events_since(store.snapshot()[1])] == [1]  # type: ignore[index]
+        # The snapshot was in units: a restart reads the whole log.
+        assert store.snapshot() is None
+        assert [len(one.events) for one in store.events_since(0)] == [5, 0, 1]
         assert store.next_notice().start == 11
         assert store.meta("policy") == "total-quality"
         store.append([observed("going", 3)])
         assert store.submit_job(JobSpec(id="new"), owner="", submission={}, at=9.0).number == 3
+
+
+def owe_in_version_1(path: Path) -> None:
+    """Have the decision in a database of version 1 hold all that one could, and leave something owed."""
+    owed = {"credit": np.array([0.5]), "owner_credit": np.array([-0.25]), "owner_share": np.array([4.0])}
+    known = {"sure": np.array([1]), "most": np.array([2**40]), "fair_share": np.array([3.5])}
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        (body,) = db.execute("SELECT body FROM decisions").fetchone()
+        packed = pack_values(unpack_values(body) | known | {"owner_share": np.array([4.0])})
+        db.execute("UPDATE decisions SET body = ?, credits = ?", (packed, pack_values(owed)))
+
+
+def test_units_of_version_1_become_cores(path: Path) -> None:
+    """Where a unit was a 32nd of a core, everything that was counted in units is so much less in cores."""
+    make_version_1(
+        path,
+        # What the owner asked for beside the units it came to, and what was changed since.
+        """UPDATE requests SET spec = json_set(spec, '$.max_units', 48, '$.min_units', 8, '$.wanted', 0.9),
+            submission = json_set(submission, '$.max_cores', 1.49, '$.by', 60.0) WHERE job = 2""",
+        "UPDATE requests SET spec = json_set(spec, '$.max_units', 16, '$.reserved_units', 4) WHERE job = 1",
+        "UPDATE jobs SET units = 20 WHERE id = 'going'",
+        "INSERT INTO allocations VALUES (2, 20.0, 64)",
+    )
+    owe_in_version_1(path)
+    with SqliteStore(path, cores_per_unit=1 / 32) as store:
+        done, going = store.rows()
+        assert going.spec == JobSpec(id="going", demand=Demand(least=0.25, most=1.49), stop_at=0.9)
+        assert going.submission["max_cores"] == 1.49
+        assert going.submission["deadline"] == 60.0
+        assert "by" not in going.submission
+        assert (done.spec.demand, done.spec.reserved) == (Demand(most=0.5), 0.125)
+        assert (done.cores, going.cores) == (0.0, 0.625)
+        assert store.allocations("going") == [(20.0, 2.0), (21.0, 0.125)]
+        assert store.cluster_events() == [CapacityChanged(at=4.5, capacity=0.125)]
+        (taken,) = store.decisions()
+        assert (taken.capacity, taken.unit, taken.cores.tolist()) == (0.125, 1 / 32, [0.125])
+        assert (taken.sure.tolist(), taken.most.tolist()) == ([1 / 32], [np.inf])
+        assert (taken.fair_share.tolist(), taken.owner_share.tolist()) == ([3.5 / 32], [0.125])
+        (given,) = [one.grant for one in store.events_since(0) if one.grant is not None]
+        assert (given.ids, given.cores.tolist()) == (("going",), [0.125])
+        assert (given.credit.tolist(), given.owner_credit.tolist()) == ([0.5 / 32], [-0.25 / 32])
+        assert given.size_credit.tolist() == [0.0]
+    with SqliteStore(path) as store:
+        assert store.job("going").cores == 0.625
+
+
+@pytest.mark.parametrize(
+    ("units", "asked", "cores"),
+    [
+        (48, {"max_cores": 1.5}, 1.5),
+        (48, {"max_cores": 1.49}, 1.49),
+        (48, {"max_cores": 2.0}, 1.5),
+        (48, {}, 1.5),
+        (1, {"max_cores": 0.001}, 0.001),
+        (None, {}, None),
+    ],
+)
+def test_a_limit_of_version_1_is_as_its_owner_asked(
+    path: Path, units: int | None, asked: dict[str, float], cores: float | None
+) -> None:
+    """The cores asked for come back exactly, unless the units say that the limit was changed since."""
+    limit, extra = json.dumps(units), json.dumps(asked)
+    make_version_1(
+        path,
+        f"""UPDATE requests SET spec = json_set(spec, '$.max_units', json('{limit}')),
+            submission = json_patch(submission, '{extra}')""",
+    )
+    with SqliteStore(path, cores_per_unit=1 / 32) as store:
+        assert [spec.demand.most for spec in store.jobs()] == [cores, cores]
 
 
 def test_an_upgrade_keeps_everything_and_a_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +394,7 @@ def test_a_backup_is_one_new_file(store: SqliteStore, path: Path, tmp_path: Path
 # Pruning
 
 
-def _about(batch: Batch, job_ids: Collection[str]) -> bool:
+def _about(batch: LogEntry, job_ids: Collection[str]) -> bool:
     return all(getattr(event, "job_id", None) in job_ids for event in batch.events)
 
 
@@ -367,7 +451,7 @@ def test_pruning_leaves_the_newest_decisions_and_those_a_restart_reads(
                 if epoch == snapshot:
                     store.save_snapshot(b"", at=0.0)
                 store.append([CapacityChanged(at=float(epoch), capacity=epoch)])
-                store.record(replace(decision(epoch), time=float(epoch)), allocation())
+                store.record(replace(decision(epoch), time=float(epoch)), grant())
         limits = [count - max(keep or 1, 1), count if before is None else before]
         if snapshot is not None and snapshot < count:
             limits.append(snapshot)

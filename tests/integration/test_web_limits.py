@@ -19,10 +19,10 @@ from slaq.config.service import Address, ServiceSettings
 from slaq.core.errors import AddressError, IdentityError, RequestError, ServiceFaultError
 from slaq.service.service import Service
 from slaq.web import protocol
-from slaq.web.listening import tcp_socket, tls_context, unix_socket
 from slaq.web.logs import JsonLines, Text
 from slaq.web.notify import notify, notify_reloading
 from slaq.web.rates import Rates
+from slaq.web.sockets import tcp_socket, tls_context, unix_socket
 from tests.integration.serving import LOOPBACK, Served, external, serving, spoken
 
 SMALL = 4096
@@ -275,7 +275,7 @@ def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
         assert path.exists()
     plain = tmp_path / "plain"
     plain.write_text("precious")
-    with pytest.raises(AddressError, match="no socket"):
+    with pytest.raises(AddressError, match="not a socket"):
         unix_socket(plain, None)
     assert plain.read_text() == "precious"
 
@@ -305,12 +305,12 @@ def test_off_loopback_there_is_tls_or_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("http://example.com:8642", "by https only"),
-        ("ftp://example.com", "no address of a service"),
-        ("slaq.sock", "no address of a service"),
-        ("https://", "no address of a service"),
-        ("http://127.0.0.1:notaport", "this is no address"),
-        ("unix://relative/path", "no address of a service"),
+        ("http://example.com:8642", "must be reached by https"),
+        ("ftp://example.com", "not the address of a service"),
+        ("slaq.sock", "not the address of a service"),
+        ("https://", "not the address of a service"),
+        ("http://127.0.0.1:notaport", "this is not a valid address"),
+        ("unix://relative/path", "not the address of a service"),
     ],
 )
 def test_a_client_sends_no_token_in_the_clear(address: str, told: str) -> None:

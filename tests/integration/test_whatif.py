@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.forecast import CurveForecaster
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.core.policies import BetweenOwners, Deadline, Fair, TotalQuality
 from slaq.core.prospects import foresee
 from slaq.core.roster import Roster
@@ -21,12 +21,12 @@ SECONDS = 4.0
 
 
 def under_way(curves: dict[str, list[float]], **asked: object) -> Roster:
-    """A roster of jobs that have reported these losses, at 4 unit seconds each, until now."""
+    """A roster of jobs that have reported these losses, at 4 core seconds each, until now."""
     roster = Roster(CurveForecaster())
     for job_id, losses in curves.items():
         roster.admit(JobSpec(id=job_id, **asked), 0.0)  # type: ignore[arg-type]
         row = np.array([roster.ids[job_id]])
-        roster.units[row] = 1
+        roster.cores[row] = 1
         begin = NOW - SECONDS * len(losses)
         for k, loss in enumerate(losses):
             spent = np.full(1, SECONDS if k else 0.0)
@@ -61,7 +61,7 @@ def fair(capacity: int) -> Alternative:
 
 
 def test_one_job_goes_as_its_prospects_say() -> None:
-    """A job that holds all there is makes 90% and 95% when its prospects at those units say, to an iteration."""
+    """A job that holds all there is makes 90% and 95% when its prospects at those cores say, to an iteration."""
     for known in (5, 12, 30):
         roster = under_way({"a": falling(known)})
         (found,) = played(roster, fair(2), horizon=3000.0)
@@ -91,9 +91,9 @@ def test_is_the_same_every_time(ages: list[int], capacity: int, waiting: int, se
     assert first == again
     for found in first:
         assert json.loads(json.dumps(found.as_json(), allow_nan=False))["capacity"] == capacity
-        assert sum(job.units for job in found.jobs) <= capacity + 1e-9
+        assert sum(job.cores for job in found.jobs) <= capacity + 1e-9
         assert {job.id for job in found.jobs} == set(roster.ids) | {spec.id for spec in queued}
-        assert found.jobs[0].units == 0.0
+        assert found.jobs[0].cores == 0.0
         for job in found.jobs:
             assert 0.0 <= job.reduction <= 1.0
             if job.seconds_to_90 is not None and job.seconds_to_95 is not None:
@@ -101,7 +101,7 @@ def test_is_the_same_every_time(ages: list[int], capacity: int, waiting: int, se
 
 
 def test_more_capacity_is_sooner() -> None:
-    """With four times the units, every job makes its 90% sooner, and the losses are lower."""
+    """With four times the cores, every job makes its 90% sooner, and the losses are lower."""
     roster = under_way({"a": falling(10), "b": falling(6, 0.2), "c": falling(3)})
     few, many = played(roster, fair(3), fair(12), horizon=600.0)
     for slow, fast in zip(few.jobs, many.jobs, strict=True):
@@ -135,7 +135,7 @@ def test_jobs_end_where_they_are_said_to() -> None:
 
 def test_deadlines_are_counted() -> None:
     """A target that fits into the time is made in time; one that does not, is not; one far ahead is left out."""
-    roster = under_way({"soon": falling(20), "late": falling(4), "far": falling(4)}, wanted=0.9)
+    roster = under_way({"soon": falling(20), "late": falling(4), "far": falling(4)}, stop_at=0.9)
     for job_id, left in (("soon", 600.0), ("late", 1.0), ("far", 1e6)):
         roster.deadline[roster.ids[job_id]] = NOW + left
     (found,) = played(roster, Alternative(name="deadline", policy=Deadline(), capacity=8), horizon=700.0)
@@ -146,12 +146,12 @@ def test_deadlines_are_counted() -> None:
 def test_other_work_and_lost_jobs_take_part() -> None:
     """A job without losses holds its share throughout, and one that diverged stays so."""
     roster = under_way({"a": falling(10), "lost": [3.0, 2.0, float("nan")]})
-    roster.admit(JobSpec(id="etl", kind=Kind.OTHER), NOW)
+    roster.admit(JobSpec(id="etl", trains=False), NOW)
     (found,) = played(roster, quality(9))
     a, lost, etl = found.jobs
-    assert etl.units == pytest.approx(3.0, abs=0.2)
-    assert lost.units < 1.0
-    assert a.units > 4.0
+    assert etl.cores == pytest.approx(3.0, abs=0.2)
+    assert lost.cores < 1.0
+    assert a.cores > 4.0
     assert etl.seconds_to_90 is None
 
 
@@ -160,7 +160,7 @@ def test_fast_jobs_are_not_followed_loss_by_loss() -> None:
     roster = Roster(CurveForecaster())
     roster.admit(JobSpec(id="fast"), NOW)
     row = np.array([0])
-    roster.units[row] = 1
+    roster.cores[row] = 1
     for start in range(0, 20_000, 1000):
         k = np.arange(start, start + 1000, dtype=np.float64)
         took = np.full(1000, 0.001)

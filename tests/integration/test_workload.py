@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from slaq.core.demand import Demand
 from slaq.core.errors import DuplicateJobError, WorkloadError
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.simulation.workload import SimulatedJob, Workload
 
 GOOD: dict[str, Any] = {
@@ -20,11 +21,11 @@ GOOD: dict[str, Any] = {
     "arrival": 12.5,
     "losses": [0.69, 0.61, 0.5],
     "cpu_seconds_per_iteration": 40.0,
-    "max_units": 160,
+    "max_cores": 160,
     "weight": 2.0,
     "kind": "ml",
 }
-OTHER: dict[str, Any] = {"id": "etl", "arrival": 0, "kind": "other", "cpu_seconds": 100, "reserved_units": 4}
+OTHER: dict[str, Any] = {"id": "etl", "arrival": 0, "kind": "other", "cpu_seconds": 100, "reserved": 4}
 
 
 def parse(*records: object) -> Workload:
@@ -38,7 +39,9 @@ def without(field: str) -> dict[str, Any]:
 def test_the_documented_line_is_read() -> None:
     """Every field lands where it belongs."""
     (job,) = parse(GOOD | {"serial_seconds_per_iteration": 0.5, "target_loss": 0.4, "algorithm": "LogReg"})
-    assert job.spec == JobSpec(id="lr-1", arrival=12.5, max_units=160, weight=2.0, target_loss=0.4)
+    assert job.spec == JobSpec(
+        id="lr-1", arrival=12.5, demand=Demand(most=160.0), weight=2.0, target_loss=0.4
+    )
     assert job.losses.tolist() == [0.69, 0.61, 0.5]
     assert (job.cpu_seconds_per_iteration, job.serial_seconds_per_iteration) == (40.0, 0.5)
     assert (job.iterations, job.total_cpu_seconds, job.best_loss) == (2, 80.0, 0.5)
@@ -48,8 +51,35 @@ def test_the_documented_line_is_read() -> None:
 def test_a_job_of_another_kind_has_cpu_seconds_instead_of_losses() -> None:
     """`kind` other needs neither losses nor a cost per iteration."""
     (job,) = parse(OTHER)
-    assert job.spec == JobSpec(id="etl", kind=Kind.OTHER, reserved_units=4)
+    assert job.spec == JobSpec(id="etl", trains=False, reserved=4.0)
     assert (job.losses.size, job.cpu_seconds, job.iterations, job.total_cpu_seconds) == (0, 100.0, 0, 100.0)
+
+
+EARLIER: list[tuple[dict[str, Any], str, str, Any]] = [
+    (without("max_cores"), "max_units", "max_cores", 96),
+    (GOOD, "min_units", "min_cores", 2),
+    (GOOD, "wanted", "stop_at", 0.9),
+    ({name: value for name, value in OTHER.items() if name != "reserved"}, "reserved_units", "reserved", 3),
+]
+
+
+@pytest.mark.parametrize(("record", "earlier", "name", "value"), EARLIER)
+def test_a_field_may_have_its_earlier_name(
+    record: dict[str, Any], earlier: str, name: str, value: float
+) -> None:
+    """Files of before cores were counted are read as if they used the present names: a unit was a core."""
+    assert parse(record | {earlier: value}) == parse(record | {name: value})
+    assert parse(record | {earlier: value}) != parse(record | {name: value / 2})
+
+
+@pytest.mark.parametrize(("record", "earlier", "name", "value"), EARLIER)
+def test_a_field_given_by_both_its_names_is_refused(
+    record: dict[str, Any], earlier: str, name: str, value: float
+) -> None:
+    """The sentence says which of the two to keep, even where both say the same."""
+    with pytest.raises(WorkloadError) as raised:
+        parse(record | {earlier: value, name: value})
+    assert str(raised.value) == f"jobs.jsonl, line 1: {earlier} and {name} are the same field; keep {name}"
 
 
 def test_jobs_are_sorted_by_arrival() -> None:
@@ -109,17 +139,26 @@ MALFORMED: list[tuple[object, str]] = [
         GOOD | {"serial_seconds_per_iteration": -1},
         "serial_seconds_per_iteration is -1; expected seconds from 0",
     ),
-    (GOOD | {"max_units": 0}, "max_units is 0; expected a whole number from 1"),
-    (GOOD | {"max_units": 1.5}, "max_units is 1.5; expected a whole number from 1"),
-    (GOOD | {"min_units": -1}, "min_units is -1; expected a whole number from 0"),
-    (GOOD | {"min_units": 200}, "min_units 200 is above max_units 160; lower the one or raise the other"),
+    (GOOD | {"max_cores": 0}, "max_cores is 0; expected a number of cores above 0"),
+    (GOOD | {"max_cores": INFINITY}, "max_cores is inf; expected a number of cores above 0"),
+    (GOOD | {"min_cores": -1}, "min_cores is -1; expected a number of cores from 0"),
+    (GOOD | {"min_cores": 200}, "min_cores 200 is above max_cores 160; lower min_cores or raise max_cores"),
+    (
+        GOOD | {"sizes": "half"},
+        "sizes is 'half'; expected 'any', 'whole' or a list of numbers of cores above 0",
+    ),
+    (GOOD | {"sizes": []}, "sizes is []; expected 'any', 'whole' or a list of numbers of cores above 0"),
+    (
+        GOOD | {"sizes": [1, 0]},
+        "sizes is [1, 0]; expected 'any', 'whole' or a list of numbers of cores above 0",
+    ),
     (GOOD | {"weight": 0}, "weight is 0; expected a number above 0"),
     (GOOD | {"target_loss": NAN}, "target_loss is nan; expected a finite number"),
     (GOOD | {"kind": "gpu"}, "kind is 'gpu'; use one of 'ml', 'other'"),
     (GOOD | {"kind": ["ml"]}, "kind is ['ml']; use one of 'ml', 'other'"),
-    (GOOD | {"max_unit": 3}, "there is no field 'max_unit'; did you mean 'max_units'?"),
+    (GOOD | {"max_core": 3}, "there is no field 'max_core'; did you mean 'max_cores'?"),
     (GOOD | {"cpu_seconds": 3}, "a job of kind 'ml' has no cpu_seconds; remove it, or change the kind"),
-    (GOOD | {"reserved_units": 3}, "a job of kind 'ml' has no reserved_units; remove it, or change the kind"),
+    (GOOD | {"reserved": 3}, "a job of kind 'ml' has no reserved; remove it, or change the kind"),
     (OTHER | {"losses": [2, 1]}, "a job of kind 'other' has no losses; remove it, or change the kind"),
     (OTHER | {"cpu_seconds": 0}, "cpu_seconds is 0; expected CPU seconds above 0"),
     ([GOOD], 'is not a JSON object; write {"id": ..., "arrival": ..., ...}'),
@@ -140,10 +179,10 @@ def test_a_malformed_line_gets_one_sentence(record: object, sentence: str) -> No
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "jobs.jsonl: holds no job; write one JSON object per line, or make a workload to start from"),
+        (b"", "jobs.jsonl: has no job; write one JSON object per line, or run `slaq workload generate`"),
         (
             b"\n \n",
-            "jobs.jsonl: holds no job; write one JSON object per line, or make a workload to start from",
+            "jobs.jsonl: has no job; write one JSON object per line, or run `slaq workload generate`",
         ),
         (
             b'{"id": "a",',
@@ -157,11 +196,11 @@ def test_a_malformed_line_gets_one_sentence(record: object, sentence: str) -> No
         ),
         (
             b"[" * 100_000,
-            "jobs.jsonl, line 1: invalid JSON, a number too long or lists too deep; shorten it",
+            "jobs.jsonl, line 1: invalid JSON: a number is too long or lists are nested too deeply; shorten it",
         ),
         (
             b'{"arrival": ' + b"1" * 5000 + b"}",
-            "jobs.jsonl, line 1: invalid JSON, a number too long or lists too deep; shorten it",
+            "jobs.jsonl, line 1: invalid JSON: a number is too long or lists are nested too deeply; shorten it",
         ),
         (
             json.dumps(GOOD | {"arrival": 10**400}).encode(),
@@ -182,7 +221,7 @@ def test_an_id_used_twice_names_both_lines() -> None:
     with pytest.raises(WorkloadError) as raised:
         parse(GOOD, OTHER, GOOD)
     assert str(raised.value) == (
-        "jobs.jsonl, line 3: the id 'lr-1' is taken by line 1; give each job an id of its own"
+        "jobs.jsonl, line 3: the id 'lr-1' is also in line 1; give each job a different id"
     )
 
 
@@ -210,7 +249,10 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SECONDS = st.floats(0, 1e9)
 COST = st.floats(1e-9, 1e9)
 TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=8)
-OPTIONAL_UNITS = st.none() | st.integers(8, 1000)
+CORES = st.floats(8, 1000)
+SIZES = st.sampled_from(["any", "whole"]) | st.sets(CORES, min_size=1, max_size=3).map(
+    lambda sizes: tuple(sorted(sizes))
+)
 ML_JOBS = st.builds(
     SimulatedJob,
     spec=st.builds(
@@ -218,8 +260,7 @@ ML_JOBS = st.builds(
         id=TEXT,
         arrival=SECONDS,
         weight=st.floats(1e-3, 1e3),
-        min_units=st.integers(0, 8),
-        max_units=OPTIONAL_UNITS,
+        demand=st.builds(Demand, least=st.floats(0, 8), most=st.none() | CORES, sizes=SIZES),
         target_loss=st.none() | FINITE,
     ),
     losses=st.lists(FINITE, min_size=2, max_size=6).map(np.array),
@@ -229,9 +270,7 @@ ML_JOBS = st.builds(
 )
 OTHER_JOBS = st.builds(
     SimulatedJob,
-    spec=st.builds(
-        JobSpec, id=TEXT, arrival=SECONDS, kind=st.just(Kind.OTHER), reserved_units=OPTIONAL_UNITS
-    ),
+    spec=st.builds(JobSpec, id=TEXT, arrival=SECONDS, trains=st.just(False), reserved=st.none() | CORES),
     cpu_seconds=COST,
 )
 WORKLOADS = st.lists(ML_JOBS | OTHER_JOBS, min_size=1, max_size=5, unique_by=lambda job: job.spec.id).map(
@@ -283,7 +322,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = sorted({*GOOD, *OTHER, "min_units", "target_loss", "serial_seconds_per_iteration", "algorithm", "x"})
+FIELDS = sorted(
+    {
+        *GOOD,
+        *OTHER,
+        "min_cores",
+        "max_units",
+        "sizes",
+        "target_loss",
+        "serial_seconds_per_iteration",
+        "algorithm",
+        "x",
+    }
+)
 LINES = st.one_of(
     st.binary(max_size=60),
     st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")),

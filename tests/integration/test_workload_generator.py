@@ -7,7 +7,7 @@ import pytest
 
 from slaq.core.errors import UnknownNameError
 from slaq.core.quality import first_and_best
-from slaq.simulation.generator import ALGORITHMS, Demand, generate
+from slaq.simulation.generator import ALGORITHMS, WorkloadShape, generate
 from slaq.simulation.workload import Workload
 
 
@@ -25,10 +25,10 @@ def test_a_generated_workload_is_a_valid_file(tmp_path: Path) -> None:
     assert Workload.read(tmp_path / "jobs.jsonl") == workload
 
 
-def test_arrivals_and_costs_follow_the_demand() -> None:
-    """Mean time between arrivals, median and spread of costs, and the limits on units are those asked for."""
-    demand = Demand(mean_arrival=5.0, median_cpu_seconds=300.0, sigma=0.5, max_units=64)
-    jobs = generate(3000, np.random.default_rng(3), demand).jobs
+def test_arrivals_and_costs_follow_the_load() -> None:
+    """Mean time between arrivals, median and spread of costs, and the limits on cores are those asked for."""
+    load = WorkloadShape(mean_arrival=5.0, median_cpu_seconds=300.0, sigma=0.5, max_cores=64)
+    jobs = generate(3000, np.random.default_rng(3), load).jobs
     waits = np.diff([job.spec.arrival for job in jobs])
     assert jobs[0].spec.arrival == 0.0
     assert waits.mean() == pytest.approx(5.0, rel=0.06)
@@ -36,13 +36,13 @@ def test_arrivals_and_costs_follow_the_demand() -> None:
     logs = np.log([job.total_cpu_seconds for job in jobs])
     assert np.median(logs) == pytest.approx(np.log(300.0), abs=0.05)
     assert logs.std() == pytest.approx(0.5, rel=0.06)
-    assert {job.spec.max_units for job in jobs} == {8, 16, 32, 64}
+    assert {job.spec.demand.most for job in jobs} == {8, 16, 32, 64}
 
 
-def test_one_unit_is_the_least_limit() -> None:
+def test_one_core_is_the_least_limit() -> None:
     """On a machine of two cores nobody is limited to a quarter of one."""
-    jobs = generate(40, np.random.default_rng(0), Demand(max_units=2)).jobs
-    assert {job.spec.max_units for job in jobs} == {1, 2}
+    jobs = generate(40, np.random.default_rng(0), WorkloadShape(max_cores=2)).jobs
+    assert {job.spec.demand.most for job in jobs} == {1, 2}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slaq.core.errors import WorkloadError
-from slaq.simulation.generator import Curve, Demand
+from slaq.simulation.generator import CurveShape, WorkloadShape
 from slaq.simulation.recorded import Selection, read_archive, read_losses, sample
 
 COLUMNS = ["curve_id", "source", "row", "family", "all_finite", "improved"]
@@ -150,9 +150,9 @@ def test_malformed_text_gets_one_sentence(tmp_path: Path, content: bytes, senten
 
 def test_a_sample_draws_every_label_equally_often_and_repeats_late() -> None:
     """A label of one curve comes as often as one of five, whose curves all come before any returns."""
-    curves = [Curve("rare", np.array([9.0, 1.0]))]
-    curves += [Curve("common", np.array([9.0, float(number)])) for number in range(5)]
-    workload = sample(curves, 20, np.random.default_rng(0), Demand(mean_arrival=2.0))
+    curves = [CurveShape("rare", np.array([9.0, 1.0]))]
+    curves += [CurveShape("common", np.array([9.0, float(number)])) for number in range(5)]
+    workload = sample(curves, 20, np.random.default_rng(0), WorkloadShape(mean_arrival=2.0))
     assert Counter(job.algorithm for job in workload) == {"rare": 10, "common": 10}
     drawn = [float(job.losses[-1]) for job in workload if job.algorithm == "common"]
     assert sorted(drawn[:5]) == sorted(drawn[5:]) == [0.0, 1.0, 2.0, 3.0, 4.0]
@@ -161,7 +161,7 @@ def test_a_sample_draws_every_label_equally_often_and_repeats_late() -> None:
 
 def test_a_sample_repeats_with_its_seed_and_needs_a_curve() -> None:
     """Chance is an argument; nothing comes from nothing."""
-    curves = [Curve("a", np.array([2.0, 1.0])), Curve("b", np.array([3.0, 1.0]))]
+    curves = [CurveShape("a", np.array([2.0, 1.0])), CurveShape("b", np.array([3.0, 1.0]))]
     first, again = (sample(curves, 9, np.random.default_rng(4)) for _ in range(2))
     assert first == again
     with pytest.raises(ValueError, match="no curve"):

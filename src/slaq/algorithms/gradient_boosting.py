@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from typing_extensions import override
 
 from slaq.algorithms import hyperparameters as check
 from slaq.algorithms.inputs import Floats, class_labels, dense, label_codes, matching, mean_target
 from slaq.algorithms.memo import Memo
 from slaq.algorithms.model import Model, accuracy, r_squared
+from slaq.algorithms.probabilities import logistic
 from slaq.algorithms.sampling import sample
 from slaq.algorithms.training import Algorithm, Course
 from slaq.algorithms.trees import (
@@ -80,7 +80,7 @@ class GBTClassifierModel(GBTModel):
     def predict_proba(self, x: Any) -> Floats:
         """Return the probability of each class for each row (rows x 2)."""
         values = self.decision(x)
-        return np.stack([expit(-values), expit(values)], axis=1)
+        return np.stack([logistic(-values), logistic(values)], axis=1)
 
     def predict(self, x: Any) -> NDArray[Any]:
         """Return the class of each row."""
@@ -135,7 +135,7 @@ class Boosting:
             error = margins - np.asarray(partition.y, dtype=float)
             return float(error @ error), np.stack([error, np.ones(len(error))])
         label = label_codes(partition, self.classes)
-        p = expit(margins)
+        p = logistic(margins)
         loss = float(np.logaddexp(0.0, np.where(label, -margins, margins)).sum())
         return loss, np.stack([p - label, p * (1.0 - p), np.ones(len(p))])
 

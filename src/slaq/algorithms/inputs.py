@@ -1,10 +1,9 @@
-"""Looks through a job's data once before training: what it holds, and whether it can be trained on."""
+"""Check a job's data once before training, and find its classes or mean."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from slaq.core.errors import DataError
@@ -14,19 +13,24 @@ from slaq.jobs.data import Partition
 Floats = NDArray[np.float64]
 
 
+def is_sparse(x: Any) -> bool:
+    """Return whether a matrix is a sparse one of SciPy, without an import of SciPy."""
+    return hasattr(x, "tocsr")
+
+
 def values_of(x: Any) -> NDArray[Any]:
     """Return the entries of a dense or sparse matrix that are stored."""
-    return x.data if sp.issparse(x) else x  # type: ignore[no-any-return]
+    return x.data if is_sparse(x) else x  # type: ignore[no-any-return]
 
 
 def dense(x: Any) -> Floats:
     """Return a dense or sparse matrix as a dense array of floats."""
-    return np.asarray(x.toarray() if sp.issparse(x) else x, dtype=float)
+    return np.asarray(x.toarray() if is_sparse(x) else x, dtype=float)
 
 
 def matching(x: Any, features: int) -> Any:
     """Return the features a model is to predict from, in a form that tasks see too, or say what is wrong."""
-    rows = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    rows = x.tocsr() if is_sparse(x) else np.asarray(x)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise DataError(f"the model was trained on {features} features; found data of shape {rows.shape}")
     return rows
@@ -105,7 +109,7 @@ def _labels(partition: Partition) -> _Found:
     sound, y = _sound(partition), partition.y
     if y is None or y.ndim != 1:
         return _Found(sound=sound, shape=None if y is None else y.shape)
-    # Objects need not have an order; the first tells enough to refuse them.
+    # Objects may have no order; the first is enough to reject them.
     return _Found(sound=sound, shape=y.shape, labels=y[:1] if y.dtype.kind == "O" else np.unique(y))
 
 

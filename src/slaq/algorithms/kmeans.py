@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from slaq.algorithms import hyperparameters as check
-from slaq.algorithms.inputs import Floats, check_features, dense, matching
+from slaq.algorithms.inputs import Floats, check_features, dense, is_sparse, matching
 from slaq.algorithms.model import Model
 from slaq.algorithms.sampling import sample, uniforms
 from slaq.algorithms.training import Algorithm, Course
@@ -87,7 +86,7 @@ class KMeans(Algorithm[KMeansModel]):
 
 def squared_distances(x: Any, centres: Floats) -> Floats:
     """Return |x - c|² = |x|² - 2 x·c + |c|² for each row and centre."""
-    if sp.issparse(x):
+    if is_sparse(x):
         lengths = np.asarray(x.astype(float).power(2).sum(axis=1)).reshape(-1, 1)
     else:
         lengths = np.einsum("ij,ij->i", x, x, dtype=float)[:, None]
@@ -99,10 +98,9 @@ def assign(partition: Partition, centres: Floats) -> tuple[float, Floats, Floats
     """Return the inertia, and for each centre the sum and the number of the rows nearest to it."""
     distances = squared_distances(partition.x, centres)
     nearest = distances.argmin(axis=1)
-    rows = np.arange(len(partition))
-    membership = sp.csr_array((np.ones(len(rows)), (nearest, rows)), shape=(len(centres), len(rows)))
-    counts = np.bincount(nearest, minlength=len(centres)).astype(float)
-    return float(distances[rows, nearest].sum()), dense(membership @ partition.x), counts
+    membership = (nearest == np.arange(len(centres))[:, None]).astype(float)
+    inertia = float(distances[np.arange(len(partition)), nearest].sum())
+    return inertia, dense(membership @ partition.x), membership.sum(axis=1)
 
 
 def draw(partition: Partition, centres: Floats, seed: int) -> tuple[float, Floats]:

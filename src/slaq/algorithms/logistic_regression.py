@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, softmax
 from typing_extensions import override
 
 from slaq.algorithms import hyperparameters as check
 from slaq.algorithms.gradient_descent import descend, penalised, squared_scale
 from slaq.algorithms.inputs import Floats, class_labels, label_codes, signs
 from slaq.algorithms.model import LinearClassifierModel
+from slaq.algorithms.probabilities import log_softmax, logistic, softmax
 from slaq.algorithms.training import Algorithm, Course
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
@@ -25,8 +25,8 @@ class LogisticRegressionModel(LinearClassifierModel):
         """Return the probability of each class for each row (rows x classes)."""
         values = self.decision(x)
         if values.shape[1] == 1:
-            return np.hstack([expit(-values), expit(values)])
-        return np.asarray(softmax(values, axis=1))
+            return np.hstack([logistic(-values), logistic(values)])
+        return softmax(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +81,10 @@ def loss_and_gradient(
     if values.shape[1] == 1:
         labels = signs(partition, classes)
         loss = float(np.logaddexp(0.0, -labels * values).sum())
-        residual = -labels * expit(-labels * values)
+        residual = -labels * logistic(-labels * values)
     else:
         codes, rows = label_codes(partition, classes), np.arange(len(partition))
-        logs = log_softmax(values, axis=1)
+        logs = log_softmax(values)
         loss = -float(logs[rows, codes].sum())
         residual = np.exp(logs)
         residual[rows, codes] -= 1.0

@@ -1,7 +1,6 @@
-"""Values that tasks would have to make again and again, kept by each worker process under a bound.
+"""A bounded cache of values in each worker process, for tasks that would compute them again.
 
-A task must return the same with or without what is kept here, since it may run on any worker: losing a
-value costs time, never a result.
+A task must return the same result with or without the cache, because it may run on any worker.
 """
 
 from collections.abc import Hashable
@@ -25,7 +24,7 @@ class Memo:
         return found
 
     def put(self, key: Hashable, array: NDArray[Any]) -> None:
-        """Keep an array, which must not be written to any more."""
+        """Store an array, which must not be changed afterwards."""
         array.flags.writeable = False
         self._kept.pop(key, None)
         self._kept[key] = array

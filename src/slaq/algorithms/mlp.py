@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, softmax
 from typing_extensions import override
 
 from slaq.algorithms import hyperparameters as check
@@ -15,6 +14,7 @@ from slaq.algorithms import lbfgs
 from slaq.algorithms.gradient_descent import total
 from slaq.algorithms.inputs import Floats, class_labels, label_codes, matching
 from slaq.algorithms.model import Model, accuracy, chosen
+from slaq.algorithms.probabilities import log_softmax, logistic, softmax
 from slaq.algorithms.training import Algorithm, Course
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
@@ -22,7 +22,7 @@ from slaq.jobs.data import Partition
 #: For each activation: its value at z, and its slope as a function of that value.
 ACTIVATIONS: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
     "tanh": (np.tanh, lambda a: 1.0 - a * a),
-    "logistic": (expit, lambda a: a * (1.0 - a)),
+    "logistic": (logistic, lambda a: a * (1.0 - a)),
     "relu": (lambda z: np.maximum(z, 0.0), lambda a: (a > 0).astype(float)),
 }
 
@@ -43,7 +43,7 @@ class MLPClassifierModel(Model):
 
     def predict_proba(self, x: Any) -> Floats:
         """Return the probability of each class for each row (rows x classes)."""
-        return np.asarray(softmax(self.decision(x), axis=1))
+        return softmax(self.decision(x))
 
     def predict(self, x: Any) -> NDArray[Any]:
         """Return the class of each row."""
@@ -134,7 +134,7 @@ def loss_and_gradient(
     network, (_, slope) = layers(point, sizes), ACTIVATIONS[activation]
     given = forward(partition.x, network, activation)
     rows, codes = np.arange(len(partition)), label_codes(partition, classes)
-    logs = log_softmax(given[-1], axis=1)
+    logs = log_softmax(given[-1])
     error = np.exp(logs)
     error[rows, codes] -= 1.0
     parts: list[Floats] = []

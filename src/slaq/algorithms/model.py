@@ -60,16 +60,18 @@ class Model:
             plain = json.loads(str(entries.pop(_HEADER)))
             name = plain.pop("class")
         except FileNotFoundError:
-            raise ModelError(str(path), "there is no such file") from None
+            raise ModelError(str(path), "the file does not exist") from None
         except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
-            raise ModelError(str(path), "this is not a saved model") from None
+            raise ModelError(str(path), "the file is not a saved model") from None
         known = Model._classes.get(name)
         if known is None or not issubclass(known, cls):
-            raise ModelError(str(path), f"this holds a {name}, not a {cls.__name__}")
+            raise ModelError(str(path), f"the file holds a {name}, not a {cls.__name__}")
         try:
             return known(**_values(plain, entries))
         except (KeyError, TypeError):
-            raise ModelError(str(path), f"this {name} is incomplete, or another version's") from None
+            raise ModelError(
+                str(path), f"the {name} in the file is incomplete, or of another version"
+            ) from None
 
 
 def _values(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

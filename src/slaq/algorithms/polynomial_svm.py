@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from typing_extensions import override
 
 from slaq.algorithms import hyperparameters as check
@@ -129,19 +128,21 @@ class PolynomialSVM(Algorithm[PolynomialSVMModel]):
         expansion = Expansion(kernel=kernel, landmarks=landmarks, means=means)
         gram = kernel(landmarks, landmarks)
         # A trace of ridge, so that landmarks that are alike leave the matrix invertible.
-        factor = cho_factor(gram + 1e-6 * float(np.trace(gram)) / len(gram) * np.eye(len(gram)))
+        ridge = 1e-6 * float(np.trace(gram)) / len(gram) * np.eye(len(gram))
+        # K_ll = C C', so that K_ll⁻¹ = root' root: symmetric and positive to the last digit.
+        root = np.linalg.inv(np.linalg.cholesky(gram + ridge))
 
         def objective(point: Floats) -> tuple[float, Floats]:
             loss, gradient = total(ctx.map(loss_and_gradient, point, expansion, classes))
             weights = point[:-1]
             penalty = self.l2 / 2 * float(np.sum(weights * (gram @ weights)))
-            slope = np.vstack([cho_solve(factor, gradient[:-1]), gradient[-1:]]) / rows
+            slope = np.vstack([root.T @ (root @ gradient[:-1]), gradient[-1:]]) / rows
             slope[:-1] += self.l2 * weights
             return loss / rows + penalty, slope
 
         def product(direction: Floats) -> Floats:
             image = np.sum(ctx.map(_kernel_product, direction, expansion), axis=0) / rows
-            return np.append(cho_solve(factor, image[:-1]), image[-1])
+            return np.append(root.T @ (root @ image[:-1]), image[-1])
 
         def rate() -> float:
             if self.learning_rate is not None:

@@ -29,7 +29,7 @@ def held(partition: Partition, places: NDArray[np.integer[Any]]) -> NDArray[np.i
 
 
 def uniforms(partition: Partition, seed: int) -> Floats:
-    """Return one number in (0, 1] per row, the same for a row in whatever partition it lies.
+    """Return one number in (0, 1] per row, which does not depend on the row's partition.
 
     The generator draws one number per step, so that it can be moved on to the partition's first row.
     """

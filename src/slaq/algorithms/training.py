@@ -1,4 +1,4 @@
-"""What every algorithm shares: its hyperparameters are a value, it fits on the spot, and its course is kept."""
+"""The base of all algorithms: hyperparameters as a value, `fit` in this process, and the course of a run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -35,14 +35,14 @@ class Algorithm(ABC, Generic[M_co]):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise a HyperparameterError if a hyperparameter of this algorithm makes no sense."""
+        """Raise a HyperparameterError if a hyperparameter of this algorithm is invalid."""
 
     @abstractmethod
     def __call__(self, ctx: Context) -> M_co:
         """Train in the context and return the model."""
 
     def fit(self, x: Any, y: Any = None, *, partitions: int = 1) -> M_co:
-        """Train here and now, in this process, and return the model."""
+        """Train in this process and return the model."""
         return self(InlineContext(Dataset(x, y), partitions=partitions))
 
     @classmethod
@@ -81,13 +81,13 @@ class Course:
     @property
     def goes_on(self) -> bool:
         """Whether there is another iteration to do."""
-        # Told to end, a job still has a model to return: the one of this iteration.
+        # A job that is stopped returns the model of this iteration.
         if self._ctx.stopping or self.iteration >= self._limit:
             return False
         if len(self.losses) < 2:
             return True
         before, now = self.losses[-2:]
-        # Written so that a loss that is not a number goes on: the scheduler and its user decide about that.
+        # The comparison is written so that training continues after a NaN loss; the user decides what to do.
         return not abs(before - now) < self._tolerance * abs(before)
 
     def record(self, loss: float, state: Any) -> None:

@@ -1,4 +1,4 @@
-"""Runs the jobs of a file on an embedded cluster: each at its arrival, until all have ended or are stopped."""
+"""Run the jobs of a file on an embedded cluster: submit each at its arrival, and wait until all have ended."""
 
 import math
 import time
@@ -6,39 +6,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slaq.artifacts import Kept, keep, make_room
 from slaq.cli.interrupts import Interrupts
 from slaq.cluster import Cluster
-from slaq.config import CommandWork, FitWork, JobTable
+from slaq.config import CommandWork, FitWork, JobTable, Work
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
 from slaq.handle import Job
-from slaq.keeping import Kept, keep, make_room
 from slaq.running import RunningCluster
 
-#: Seconds between two looks at the jobs, and between two moments that are shown: drawing costs CPU time that
-#: the jobs could use.
+#: Seconds between two polls of the jobs, and between two updates of the screen. Drawing takes CPU time from
+#: the jobs, so it is done less often.
 TICK, SHOW_EVERY = 0.1, 0.5
 
 
 class Entry:
-    """One job of the file on its way."""
+    """One job of the file: before its submission, while it runs, and after its end."""
 
     def __init__(self, table: JobTable) -> None:
         self.table = table
-        #: None until its arrival.
+        #: None until the job is submitted.
         self.job: Job | None = None
-        #: Why it could not even be submitted.
+        #: Why the job could not be submitted.
         self.fault = ""
         self.stopped = False
-        #: What it left, once it has ended.
+        #: The files that the job left; None until it has ended.
         self.kept: Kept | None = None
-        #: Seconds from the start of the batch to its end.
+        #: Seconds from the start of the batch to the end of the job.
         self.ended_at = math.nan
         self._losses: list[float] = []
 
     @property
     def state(self) -> JobState:
-        """Where it stands in its life."""
+        """The job's state; queued before its submission."""
         if self.job is not None:
             return self.job.state
         if self.fault:
@@ -47,23 +47,23 @@ class Entry:
 
     @property
     def reason(self) -> str:
-        """Why it ended, where that was not by itself; one sentence."""
+        """One sentence on why the job failed, was cancelled or was stopped; else empty."""
         return self.job.reason if self.job is not None else self.fault
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended and what it left is kept."""
+        """Whether the job has ended and its files are written."""
         return self.kept is not None
 
     @property
     def losses(self) -> list[float]:
-        """Its losses so far; only the new ones are looked at."""
+        """The losses so far; each call reads only the new observations."""
         if self.job is not None:
             self._losses += [one.loss for one in self.job.observations[len(self._losses) :]]
         return self._losses
 
     def as_json(self) -> dict[str, Any]:
-        """Return the documented fields; None for what is not known or not finite."""
+        """Return the documented fields; None for a value that is unknown or not finite."""
         observations = [] if self.job is None else self.job.observations
         finite = [one.loss for one in observations if math.isfinite(one.loss)]
         last = observations[-1].loss if observations else math.nan
@@ -87,31 +87,31 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is shown of one job at a moment."""
+    """One job as shown at one moment."""
 
     name: str
     kind: str
     state: JobState
     losses: Sequence[float]
     reduction: float
-    #: The loss forecast for the end of the epoch; NaN where there is no forecast.
+    #: The loss forecast for the end of the epoch; NaN without a forecast.
     expected: float
-    units: int
+    cores: float
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What is shown of the whole batch at a moment."""
+    """The whole batch as shown at one moment."""
 
     rows: Sequence[Row]
-    #: Since the start.
+    #: Seconds since the start.
     seconds: float
     stopping: bool
 
 
 class Batch:
-    """The jobs of a file, and the cluster they run on."""
+    """Runs the jobs of a file on a cluster."""
 
     def __init__(self, tables: Sequence[JobTable], cluster: RunningCluster) -> None:
         self.entries = [Entry(table) for table in tables]
@@ -120,7 +120,7 @@ class Batch:
         self._stopping = False
 
     def run(self, interrupts: Interrupts, show: Callable[[Moment], None]) -> None:
-        """Run every job to its end, showing each moment; the first interrupt stops them all."""
+        """Run every job to its end and show the progress; cancel all jobs at the first interrupt."""
         shown = -math.inf
         while not all(entry.finished for entry in self.entries):
             if interrupts.count and not self._stopping:
@@ -147,13 +147,21 @@ class Batch:
 
     def _submit_due(self) -> None:
         for entry in self.entries:
-            if entry.state is JobState.QUEUED and entry.job is None and entry.table.arrival <= self.seconds:
+            if self._due(entry):
                 try:
                     entry.job = submit(self._cluster, entry.table)
                     make_room(entry.job.directory)
                 except (SlaqError, OSError, TypeError, ValueError, AttributeError) as error:
-                    # Besides our own errors: a program that cannot be sent to another process.
-                    entry.fault = f"it could not be submitted: {error}"
+                    # The errors that are not slaq's come from a program that cannot be pickled.
+                    entry.fault = f"the job could not be submitted: {error}"
+
+    def _due(self, entry: Entry) -> bool:
+        """Return whether a job is to be submitted now: not before those that it waits for."""
+        if entry.job is not None or entry.state is not JobState.QUEUED or entry.table.arrival > self.seconds:
+            return False
+        names = entry.table.options.get("after", ())
+        awaited = [other for other in self.entries if other.table.name in names]
+        return all(other.job is not None or other.state.ended for other in awaited)
 
     def _keep_ended(self) -> None:
         for entry in self.entries:
@@ -175,7 +183,7 @@ class Batch:
                 losses=entry.losses,
                 reduction=0.0 if entry.job is None else entry.job.reduction,
                 expected=math.nan if entry.state.ended else expected.get(entry.table.name, math.nan),
-                units=0 if entry.job is None else entry.job.units,
+                cores=0.0 if entry.job is None else entry.job.cores,
                 reason=entry.reason,
             )
             for entry in self.entries
@@ -185,47 +193,27 @@ class Batch:
 
 def submit(cluster: RunningCluster, table: JobTable) -> Job:
     """Submit a job of the file."""
-    asked: dict[str, Any] = {
-        "name": table.name,
-        "weight": table.weight,
-        "min_units": table.min_units,
-        "max_units": table.max_units,
-        "target": table.target_loss,
-        "stop_at": table.stop_at,
-        "max_iterations": table.max_iterations,
-        "time_budget": table.time_budget,
-    }
-    if table.max_restarts is not None:
-        asked["max_restarts"] = table.max_restarts
-    work = table.work
+    work, options = table.work, {**table.options, "name": table.name}
+    if "after" in options:
+        # A job that could not be submitted is not waited for.
+        there = {job.id for job in cluster.jobs()}
+        options["after"] = [name for name in options["after"] if name in there]
     if not isinstance(cluster, Cluster):
-        return _submit_to_spark(cluster, table, asked)
+        return _submit_to_spark(cluster, work, options)
     if isinstance(work, CommandWork):
-        if work.loss_column is not None:
-            asked["loss_column"] = work.loss_column
-        return cluster.submit_command(
-            work.argv,
-            cwd=work.cwd,
-            env=work.env,
-            loss_pattern=work.loss_pattern,
-            loss_file=work.loss_file,
-            trains=work.trains,
-            **asked,
-        )
+        return cluster.submit_command(work.argv, **options)
     assert not isinstance(work, FitWork)
-    return cluster.submit(
-        work.program, work.data, partitions=table.partitions, task_timeout=table.task_timeout, **asked
-    )
+    return cluster.submit(work.program, work.data, **options)
 
 
-def _submit_to_spark(cluster: RunningCluster, table: JobTable, asked: dict[str, Any]) -> Job:
+def _submit_to_spark(cluster: RunningCluster, work: Work, options: dict[str, Any]) -> Job:
     from slaq.spark import SparkCluster
 
     assert isinstance(cluster, SparkCluster)
-    if isinstance(table.work, FitWork):
-        return cluster.submit(table.work.fit, trains=table.work.trains, **asked)
-    assert not isinstance(table.work, CommandWork)
-    return cluster.submit_program(table.work.program, table.work.data, partitions=table.partitions, **asked)
+    if isinstance(work, FitWork):
+        return cluster.submit(work.fit, **options)
+    assert not isinstance(work, CommandWork)
+    return cluster.submit_program(work.program, work.data, **options)
 
 
 def _rounded(value: float, digits: int) -> float | None:

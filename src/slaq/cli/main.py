@@ -1,4 +1,4 @@
-"""The `slaq` command itself: finds the verb, and turns failures into one sentence and an exit status."""
+"""The `slaq` command: finds the verb, and turns errors into one sentence and an exit status."""
 
 import os
 import sys
@@ -11,44 +11,44 @@ from typing_extensions import override
 
 from slaq.core.errors import SlaqError, UnknownNameError, UnreachableError
 
-#: Each verb with its module, which exports `command`, and its line in `slaq --help`. The line stands
-#: here and not only in the module, so that help and completion import no verb, hence no NumPy.
+#: Each verb with its module, which exports `command`, and its line in `slaq --help`. The line is repeated
+#: here, so that help and completion import no verb and therefore no NumPy.
 VERBS: dict[str, tuple[str, str]] = {
-    "demo": ("slaq.cli.demo", "See slaq and fair sharing train the same jobs, side by side."),
-    "run": ("slaq.cli.run", "Train the jobs in a file on this machine's cores."),
-    "simulate": ("slaq.cli.simulate", "Run a workload through a policy on a virtual clock."),
-    "forecast": ("slaq.cli.forecast", "Predict where a loss curve is heading, and how surely."),
-    "workload": ("slaq.cli.workload", "Generate, inspect and check workload files."),
-    "bench": ("slaq.cli.bench", "Measure how fast the scheduler decides."),
-    "serve": ("slaq.cli.serve", "Run the service that others submit to."),
-    "submit": ("slaq.cli.submit", "Submit a command, a program or a file of jobs to the service."),
-    "ls": ("slaq.cli.ls", "List jobs."),
-    "show": ("slaq.cli.show", "Show all that is known about a job."),
-    "top": ("slaq.cli.top", "Watch and steer jobs on a full screen, live."),
-    "logs": ("slaq.cli.logs", "Print what a job has printed."),
-    "wait": ("slaq.cli.wait", "Wait for jobs to end, or to be good enough."),
-    "pause": ("slaq.cli.pause", "Take all capacity from jobs, until they are resumed."),
-    "resume": ("slaq.cli.resume", "Let paused jobs go on."),
-    "cancel": ("slaq.cli.cancel", "End jobs for good."),
-    "weight": ("slaq.cli.weight", "Change how much a job counts."),
-    "why": ("slaq.cli.why", "Tell why a job holds what it holds, in numbers."),
-    "whatif": ("slaq.cli.whatif", "Replay the present jobs under another policy or capacity."),
-    "report": ("slaq.cli.report", "Write a page about how the jobs of the service went."),
-    "cluster": ("slaq.cli.cluster", "Show the service at a glance, or change its policy."),
-    "users": ("slaq.cli.users", "List users, and set what each may have."),
-    "token": ("slaq.cli.tokens", "Make and take away tokens for access over TCP."),
-    "prune": ("slaq.cli.prune", "Remove jobs that ended long ago."),
-    "backup": ("slaq.cli.backup", "Fetch a copy of the service's database while it runs."),
-    "completion": ("slaq.cli.completion", "Print the completion script for your shell."),
+    "demo": ("slaq.cli.verbs.demo", "See slaq and fair sharing train the same jobs, side by side."),
+    "run": ("slaq.cli.verbs.run", "Train the jobs in a file on this machine's cores."),
+    "simulate": ("slaq.cli.verbs.simulate", "Run a workload through a policy on a virtual clock."),
+    "forecast": ("slaq.cli.verbs.forecast", "Predict the next losses of a curve, with intervals."),
+    "workload": ("slaq.cli.verbs.workload", "Generate, inspect and check workload files."),
+    "bench": ("slaq.cli.verbs.bench", "Measure how fast the scheduler decides."),
+    "serve": ("slaq.cli.verbs.serve", "Run the service that others submit to."),
+    "submit": ("slaq.cli.verbs.submit", "Submit a command, a program or a file of jobs to the service."),
+    "ls": ("slaq.cli.verbs.ls", "List jobs."),
+    "show": ("slaq.cli.verbs.show", "Show everything about one job."),
+    "top": ("slaq.cli.verbs.top", "Watch and control jobs on a full screen."),
+    "logs": ("slaq.cli.verbs.logs", "Print what a job has printed."),
+    "wait": ("slaq.cli.verbs.wait", "Wait for jobs to end, or to reach a share of their reduction."),
+    "pause": ("slaq.cli.verbs.pause", "Stop jobs in place until they are resumed."),
+    "resume": ("slaq.cli.verbs.resume", "Continue paused jobs."),
+    "cancel": ("slaq.cli.verbs.cancel", "End jobs."),
+    "weight": ("slaq.cli.verbs.weight", "Change the weight of a job."),
+    "why": ("slaq.cli.verbs.why", "Explain why a job holds its cores."),
+    "whatif": ("slaq.cli.verbs.whatif", "Simulate the present jobs under another policy or capacity."),
+    "report": ("slaq.cli.verbs.report", "Write an HTML page about the jobs of the service."),
+    "cluster": ("slaq.cli.verbs.cluster", "Show the state of the service, or change its policy."),
+    "users": ("slaq.cli.verbs.users", "List users, and set their weights and limits."),
+    "token": ("slaq.cli.verbs.token", "Create and revoke tokens for access over TCP."),
+    "prune": ("slaq.cli.verbs.prune", "Remove jobs that ended long ago."),
+    "backup": ("slaq.cli.verbs.backup", "Copy the database of the running service."),
+    "completion": ("slaq.cli.verbs.completion", "Print the completion script for your shell."),
 }
 
-# What a shell reports for a program that SIGINT or SIGPIPE ended: 128 + the signal's number.
+# A shell reports 128 + the signal's number for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
 class Failure(click.ClickException):
-    """The one sentence a user sees when a verb could not do its work."""
+    """The one sentence that a user sees when a verb fails."""
 
     @override
     def show(self, file: Any = None) -> None:
@@ -56,7 +56,7 @@ class Failure(click.ClickException):
 
 
 class Unreachable(Failure):
-    """No service answers."""
+    """No service answers; exit status 3."""
 
     exit_code = 3
 
@@ -74,7 +74,7 @@ class VerbGroup(click.Group):
             return None
         module, _ = VERBS[cmd_name]
         command = import_module(module).command
-        assert isinstance(command, click.Command), f"{module}.command is no click command"
+        assert isinstance(command, click.Command), f"{module}.command is not a click command"
         return command
 
     @override
@@ -97,14 +97,14 @@ class VerbGroup(click.Group):
             for verb, (_, line) in VERBS.items()
             if verb.startswith(incomplete)
         ]
-        # Past click.Group, which would import every verb to ask whether it is hidden.
+        # Skips click.Group, which would import every verb to ask whether the verb is hidden.
         return verbs + super(click.Group, self).shell_complete(ctx, incomplete)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a closed pipe is still caught
+            sys.stdout.flush()  # here, because a closed pipe is caught below
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
@@ -126,17 +126,17 @@ def _fail(error: Exception) -> NoReturn:
         where = f"{error.filename}: " if error.filename is not None else ""
         raise Failure(f"{where}{error.strerror}") from error
     raise Failure(
-        f"unexpected {type(error).__name__}: {error} (a defect in slaq; `slaq --debug ...` shows where)"
+        f"unexpected {type(error).__name__}: {error} (a defect in slaq; `slaq --debug ...` shows the traceback)"
     ) from error
 
 
 def _silence_stdout() -> None:
-    # Python flushes stdout once more as it exits, and would complain about the closed pipe then.
+    # Python flushes stdout again at exit, and would then report the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="slaq", prog_name="slaq", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback when something fails.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
     """Give capacity to the training jobs whose loss will fall the most."""

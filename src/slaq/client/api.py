@@ -1,13 +1,14 @@
-"""The API, call by call: what the service replies, as JSON."""
+"""One method for each route of the API; they return the JSON that the service replies."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
 from slaq.client.connection import PREFIX, Connection
 from slaq.core.job import JobState
+from slaq.jobs.options import CHANGES, LIMITS, JobChanges, LimitOptions
 from slaq.service.records import LogChunk
 
 #: Items asked for at a time.
@@ -19,19 +20,19 @@ LONG_SECONDS = 600.0
 
 
 class Api:
-    """A service at the other end of a connection."""
+    """The routes of a service."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @property
     def address(self) -> str:
-        """Where the service is."""
+        """The service's address."""
         return self._connection.place.address
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine, so that paths mean the same to it."""
+        """Whether the service is on this machine, so that paths mean the same there."""
         return self._connection.place.local
 
     # Jobs.
@@ -72,33 +73,26 @@ class Api:
         return self._one(job_id, "/submission")
 
     def pause(self, job_id: str) -> dict[str, Any]:
-        """Give a job nothing until it is resumed."""
+        """Take all cores from a job until it is resumed."""
         return self._post(job_id, "pause")
 
     def resume(self, job_id: str) -> dict[str, Any]:
-        """Let a paused job go on."""
+        """Let a paused job compete for cores again."""
         return self._post(job_id, "resume")
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Ask for a job's end."""
+        """Cancel a job."""
         return self._post(job_id, "cancel")
 
     def end(self, job_id: str, *, state: JobState | str, reason: str = "") -> dict[str, Any]:
         """Say that an external job has ended, and how."""
         return self._post(job_id, "end", json={"state": str(state), "reason": reason})
 
-    def change(
-        self,
-        job_id: str,
-        *,
-        weight: float | None = None,
-        tags: Sequence[str] | None = None,
-        max_cores: float | None = None,
-    ) -> dict[str, Any]:
+    @CHANGES.takes
+    def change(self, job_id: str, **changes: Unpack[JobChanges]) -> dict[str, Any]:
         """Change a job; what is not given stays as it is."""
-        given = {"weight": weight, "tags": None if tags is None else list(tags), "max_cores": max_cores}
-        changed = {name: value for name, value in given.items() if value is not None}
-        found: dict[str, Any] = self._connection.json("PATCH", _job_path(job_id), json=changed)
+        given = CHANGES.read(changes)
+        found: dict[str, Any] = self._connection.json("PATCH", _job_path(job_id), json=given)
         return found
 
     # The course of a job.
@@ -118,7 +112,7 @@ class Api:
             left = None if left is None else left - many
 
     def allocations(self, job_id: str, *, since: float = 0.0, limit: int = PAGE) -> list[dict[str, Any]]:
-        """Return what a job has held, each from its moment on."""
+        """Return the cores that a job has held, each with the moment from which on it held them."""
         found: list[dict[str, Any]] = self._one(job_id, "/allocations", since=since, limit=limit)[
             "allocations"
         ]
@@ -130,7 +124,7 @@ class Api:
         return self._one(job_id, "/forecast", horizon=wanted)
 
     def why(self, job_id: str) -> dict[str, Any]:
-        """Return the last decision about a job, in numbers."""
+        """Return the explanation of the last decision about a job."""
         return self._one(job_id, "/why")
 
     def log(self, job_id: str, *, offset: int = 0, limit: int = LOG_PIECE) -> LogChunk:
@@ -151,7 +145,7 @@ class Api:
             offset = chunk.next_offset
 
     def report(self, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
-        """Send reports of an external job; return how far they now reach. Sending again does no harm."""
+        """Send reports of an external job; return how many bytes the service has. Sending twice is safe."""
         found = self._connection.json(
             "POST",
             _job_path(job_id, "/reports"),
@@ -164,7 +158,7 @@ class Api:
     # The cluster.
 
     def cluster(self) -> dict[str, Any]:
-        """Return the cluster at a glance."""
+        """Return the state of the cluster."""
         return self._get("/cluster")
 
     def set_policy(self, policy: str) -> dict[str, Any]:
@@ -189,9 +183,9 @@ class Api:
         horizon: float = 3600.0,
         seed: int | None = None,
     ) -> dict[str, Any]:
-        """Replay the present cluster forward under another policy or capacity.
+        """Simulate the present jobs under another policy or capacity.
 
-        Jobs go on as they are expected to; with a seed, as they may, drawn from their forecasts.
+        Losses follow their forecasts; with a seed, they are drawn from the forecasts' distributions.
         """
         asked = {"policy": policy, "cores": cores, "horizon": horizon, "seed": seed}
         found: dict[str, Any] = self._connection.json(
@@ -208,10 +202,10 @@ class Api:
         """Return one user."""
         return self._get(f"/users/{quote(name, safe='')}")
 
-    def set_user(self, name: str, **changes: float | None) -> dict[str, Any]:
-        """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
+    def set_user(self, name: str, **changes: Unpack[LimitOptions]) -> dict[str, Any]:
+        """Change the limits of a user; None lifts a limit. For admins."""
         path = f"{PREFIX}/users/{quote(name, safe='')}"
-        found: dict[str, Any] = self._connection.json("PATCH", path, json=changes)
+        found: dict[str, Any] = self._connection.json("PATCH", path, json=LIMITS.read(changes))
         return found
 
     def prune(
@@ -253,11 +247,11 @@ class Api:
         return target
 
     def health(self) -> dict[str, Any]:
-        """Return how the service is, in detail."""
+        """Return whether the service works, and what is wrong."""
         return self._get("/health")
 
     def metrics(self) -> str:
-        """Return the metrics as Prometheus reads them."""
+        """Return the metrics in the format of Prometheus."""
         return self._connection.ask("GET", "/metrics").text
 
     def _get(self, path: str, **query: Any) -> dict[str, Any]:

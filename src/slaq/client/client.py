@@ -1,40 +1,48 @@
-"""What a user of the service holds: the API, and handles to jobs."""
+"""The Python client of a service: submits jobs, and gives handles to them."""
 
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack, cast
 
 from slaq.client.api import Api
 from slaq.client.connection import PREFIX, Connection
 from slaq.client.events import Stream
-from slaq.client.job import Job
+from slaq.client.job import ServiceJob
 from slaq.client.place import find_place, surroundings
 from slaq.client.reading import job_view
 from slaq.client.watch import Watch
 from slaq.core.errors import JobOptionError
 from slaq.core.job import JobState
-from slaq.service.records import IfLost, Notice, Submission
+from slaq.jobs.options import (
+    PATHS,
+    SERVICE,
+    SERVICE_COMMAND,
+    SERVICE_PROGRAM,
+    ServiceCommandOptions,
+    ServiceOptions,
+    ServiceProgramOptions,
+)
+from slaq.service.records import Notice, Submission
 
-#: Seconds for which a restart of the service is bridged.
+#: Seconds for which requests are retried while the service restarts.
 PATIENCE = 30.0
 
 
 def connect(address: str | None = None, token: str | None = None, *, patience: float = PATIENCE) -> "Client":
     """Return a client of the service at `unix:///path`, `https://host:port` or `http://127.0.0.1:port`.
 
-    Without an address it is what $SLAQ_URL says, else the socket in $SLAQ_HOME (~/.slaq); without a token what
-    $SLAQ_TOKEN says. A service that was reached once may be away for `patience` seconds, as when it restarts.
+    The address defaults to $SLAQ_URL, else to the socket in $SLAQ_HOME (~/.slaq), and the token to $SLAQ_TOKEN.
+    Once the service was reached, requests are retried for `patience` seconds while it restarts.
     """
     return Client(Connection(find_place(address, token), patience))
 
 
 class Client(Api):
-    """A service at the other end of a socket. May be used by several threads; close it, or use it in `with`.
+    """A connection to a service. Several threads may use one client; close it, or use it in `with`.
 
-    Methods that return a `Job` give a handle; all others return what the API replies, as JSON.
+    Methods that return a `ServiceJob` give a handle; all others return the JSON that the API replies.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -56,18 +64,16 @@ class Client(Api):
 
     # Submitting.
 
+    @SERVICE_PROGRAM.takes
     def submit(
         self,
         program: str | Mapping[str, Any],
         data: str | Mapping[str, Any] | None = None,
-        *,
-        name: str | None = None,
-        **options: Any,
-    ) -> Job:
+        **options: Unpack[ServiceProgramOptions],
+    ) -> ServiceJob:
         """Start a training program: "train.py:train", or a table as in a jobs file with `algorithm` or `program`.
 
-        `data` is that table's key of the same name. `options` are the fields of a submission, such as
-        `weight=2`, `max_cores=4`, `stop_at=0.95`, `by=600`, `tags=("night",)`.
+        `data` is that table's key of the same name. docs/options.md describes the options.
         """
         if callable(program):
             raise JobOptionError(
@@ -80,71 +86,38 @@ class Client(Api):
             table["data"] = data
         if self.local:
             options.setdefault("python", sys.executable)
-            options.setdefault("cwd", os.getcwd())
-            options["env"] = surroundings() | options.get("env", {})
-        return self.send(Submission(name=name, program=table, **options))
+        return self.send(Submission(program=table, options=self._as_here(options)))
 
-    def submit_command(  # noqa: PLR0913 (one keyword per thing a user may ask for)
-        self,
-        argv: Sequence[str | os.PathLike[str]],
-        *,
-        name: str | None = None,
-        loss_pattern: str | None = None,
-        loss_file: str | os.PathLike[str] | None = None,
-        loss_column: str = "loss",
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        weight: float = 1.0,
-        min_cores: float = 0.0,
-        max_cores: float | None = None,
-        target: float | None = None,
-        stop_at: float | None = None,
-        by: float | None = None,
-        max_iterations: int | None = None,
-        time_budget: float | None = None,
-        max_restarts: int = 0,
-        if_lost: str = IfLost.RESUME,
-        trains: bool = True,
-        tags: Sequence[str] = (),
-    ) -> Job:
+    @SERVICE_COMMAND.takes
+    def submit_command(
+        self, argv: Sequence[str | os.PathLike[str]], **options: Unpack[ServiceCommandOptions]
+    ) -> ServiceJob:
         """Start any command on the service's machine, its whole process tree under its share of the cores.
 
-        As in the embedded cluster, but that cores are asked for instead of units. `by` is the number of seconds
-        in which its target is wanted. Over a Unix socket it runs in this directory, unless `cwd` says otherwise,
-        and finds the programs that are found here.
+        As in the embedded cluster. Over a Unix socket the command runs in this directory, unless `cwd` says
+        otherwise, and finds the programs that are found here. docs/options.md describes the options.
         """
-        if cwd is None and self.local:
-            cwd = os.getcwd()
-        submission = Submission(
-            name=name,
-            command=tuple(os.fspath(word) for word in argv),
-            loss_pattern=loss_pattern,
-            loss_file=None if loss_file is None else os.fspath(loss_file),
-            loss_column=loss_column,
-            cwd=None if cwd is None else os.path.abspath(cwd),
-            env=(surroundings() if self.local else {}) | dict(env or {}),
-            weight=weight,
-            min_cores=min_cores,
-            max_cores=max_cores,
-            target_loss=target,
-            stop_at=stop_at,
-            by=by,
-            max_iterations=max_iterations,
-            time_budget=time_budget,
-            max_restarts=max_restarts,
-            if_lost=IfLost(if_lost),
-            trains=trains,
-            tags=tuple(tags),
-        )
-        return self.send(submission)
+        words = tuple(os.fspath(word) for word in argv)
+        return self.send(Submission(command=words, options=self._as_here(options)))
 
-    def send(self, submission: Submission) -> Job:
-        """Submit a job; it is kept, whatever happens to the service, once this returns.
+    def _as_here(self, options: Mapping[str, object]) -> ServiceOptions:
+        """Return the options; on this machine, with the present folder and the environment that programs need."""
+        found = SERVICE.read(options)
+        if self.local:
+            found = {"cwd": os.getcwd(), **found, "env": surroundings() | found.get("env", {})}
+        for name in PATHS:
+            if found.get(name) is not None:
+                found[name] = os.path.abspath(found[name])
+        return cast(ServiceOptions, found)
 
-        Raises LostReplyError where the service was lost in between, and it is not known whether it is.
+    def send(self, submission: Submission) -> ServiceJob:
+        """Submit a job; once this returns, the job survives whatever happens to the service.
+
+        Raises LostReplyError where the connection broke before the reply: then the job may or may not be there.
         """
-        found = self._connection.json("POST", f"{PREFIX}/jobs", json=asdict(submission), once=True)
-        return Job(self, job_view(found))
+        asked = submission.checked().as_json()
+        found = self._connection.json("POST", f"{PREFIX}/jobs", json=asked, once=True)
+        return ServiceJob(self, job_view(found))
 
     # Jobs.
 
@@ -155,21 +128,21 @@ class Client(Api):
         owner: str | None = None,
         tag: str | None = None,
         limit: int | None = None,
-    ) -> list[Job]:
+    ) -> list[ServiceJob]:
         """Return handles to the jobs that you may see, in the order of their submission."""
         found = self.list_jobs(states=states, owner=owner, tag=tag, limit=limit)
-        return [Job(self, job_view(one)) for one in found]
+        return [ServiceJob(self, job_view(one)) for one in found]
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> ServiceJob:
         """Return a handle to one job."""
-        return Job(self, job_view(self.show_job(job_id)))
+        return ServiceJob(self, job_view(self.show_job(job_id)))
 
     def events(
         self, *, after: int | None = None, kinds: Collection[str] = (), job_id: str | None = None
     ) -> Iterator[Notice]:
-        """Yield what happens from now on, or after the notice of that number, across restarts of the service."""
+        """Yield notices from now on, or after the notice with that number, across restarts of the service."""
         return iter(Stream(self._connection, after=after, kinds=kinds, job_id=job_id))
 
-    def watch(self, job: Job, callback: Callable[[Job], object]) -> None:
+    def watch(self, job: ServiceJob, callback: Callable[[ServiceJob], object]) -> None:
         """Call callback(job) once the job has ended, in a thread of its own."""
         self._watch.add(job, callback)

@@ -1,4 +1,4 @@
-"""Requests to the service: sent again across a restart where that does no harm, refusals raised as errors."""
+"""Requests to the service: retried while it restarts where that is safe; refusals are raised as errors."""
 
 import socket
 import threading
@@ -11,28 +11,26 @@ from slaq.client.place import Place
 from slaq.core import errors
 from slaq.core.errors import (
     LostReplyError,
-    MissingExtraError,
     RateError,
     RequestError,
     SlaqError,
     UnreachableError,
 )
+from slaq.core.extras import needs
 
-try:
+with needs("client"):
     import httpx
-except ModuleNotFoundError:
-    raise MissingExtraError("httpx", "client") from None
 
 PREFIX = "/api/v1"
 TYPE_PREFIX = "urn:slaq:error:"
-#: Seconds for a connection and for a reply.
+#: Seconds to wait for a connection, and for a reply.
 CONNECT_SECONDS, REPLY_SECONDS = 5.0, 60.0
 #: Seconds between attempts: the first, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
 class Connection:
-    """Speaks to one service; may be used by several threads at once.
+    """Sends requests to one service; several threads may use one connection.
 
     Once it has reached the service it bridges a restart of up to `patience` seconds. A service that was never
     there is told of at once.
@@ -46,18 +44,18 @@ class Connection:
         self._there = False
         self._closed = threading.Event()
         self._http = _http(place)
-        # For what must not be done twice: a connection of its own, so that one which the service has closed
-        # in the meantime is never mistaken for a lost reply.
+        # For requests that must not be sent twice. Its connections are not kept open: a kept one that the service
+        # has closed meanwhile would look like a lost reply.
         self._fresh = _http(place, httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close all connections; requests that have not been answered fail."""
         self._closed.set()
         self._http.close()
         self._fresh.close()
 
     def json(self, method: str, path: str, **request: Any) -> Any:
-        """Return what the service replies, as JSON."""
+        """Return the JSON that the service replies."""
         return self.ask(method, path, **request).json()
 
     def ask(self, method: str, path: str, *, once: bool = False, **request: Any) -> httpx.Response:
@@ -92,7 +90,7 @@ class Connection:
 
     @contextmanager
     def stream(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
-        """Give the service's reply while it comes; raises as `ask` does, and sends nothing again."""
+        """Give the service's reply while it arrives; raises as `ask` does, and never retries."""
         try:
             self._knock()
         except OSError as error:
@@ -109,7 +107,7 @@ class Connection:
             raise UnreachableError(self.place.address, _reason(error)) from None
 
     def _knock(self) -> None:
-        """Raise OSError where nobody listens on the socket; httpx would find out too, but leave one unclosed."""
+        """Raise OSError where nobody listens on the socket; httpx would leave a socket open when it fails."""
         if self.place.socket is not None and not self._there:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
                 door.settimeout(CONNECT_SECONDS)
@@ -117,7 +115,7 @@ class Connection:
 
 
 class _Tries:
-    """Spreads attempts over the seconds there are."""
+    """Spaces out attempts until the time for them is over."""
 
     def __init__(self, patience: float, closed: threading.Event) -> None:
         self._began = time.monotonic()
@@ -126,7 +124,7 @@ class _Tries:
         self._closed = closed
 
     def grant(self, patience: float) -> None:
-        """Allow so many seconds in all."""
+        """Allow at least so many seconds in all."""
         self._patience = max(self._patience, patience)
 
     def next(self, error: SlaqError) -> None:
@@ -138,7 +136,7 @@ class _Tries:
 
 
 def error_of(response: httpx.Response, place: Place) -> SlaqError:
-    """Return the error that a refusal stands for, with its data, as the service raised it."""
+    """Return the error that the service raised, with its data, from its reply."""
     try:
         problem = response.json()
         name, text, carried = str(problem["type"]), str(problem["detail"]), dict(problem["data"])
@@ -147,7 +145,7 @@ def error_of(response: httpx.Response, place: Place) -> SlaqError:
     kind = getattr(errors, name.removeprefix(TYPE_PREFIX), None)
     if not (isinstance(kind, type) and issubclass(kind, SlaqError)):
         return RequestError(text)
-    return errors.as_it_was(kind, (text,), carried)
+    return errors.restore_error(kind, (text,), carried)
 
 
 def _http(place: Place, limits: httpx.Limits | None = None) -> httpx.Client:
@@ -162,7 +160,7 @@ def _http(place: Place, limits: httpx.Limits | None = None) -> httpx.Client:
         transport=transport,
         limits=limits,
         timeout=httpx.Timeout(REPLY_SECONDS, connect=CONNECT_SECONDS),
-        # Of the environment: certificates and proxies, which concern other machines only.
+        # The environment names certificates and proxies, which matter for other machines only.
         trust_env=place.base_url.startswith("https://"),
     )
 

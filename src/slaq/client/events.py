@@ -1,4 +1,4 @@
-"""The event stream, read: server-sent events, taken up again where the connection broke off."""
+"""Reads the stream of server-sent events, and resumes it after a broken connection."""
 
 import json
 import threading
@@ -11,12 +11,12 @@ from slaq.client.reading import notice
 from slaq.core.errors import ClosingError, UnreachableError
 from slaq.service.records import Notice
 
-#: Seconds of silence after which a connection is taken for lost: three of the service's heartbeats.
+#: Seconds of silence after which a connection counts as lost: three heartbeats of the service.
 SILENCE = 45.0
 
 
 class Stream:
-    """Notices as they come, also across a restart of the service."""
+    """Yields notices as they arrive, also across restarts of the service."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Stream:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """End at the next sign of life of the service."""
+        """End the iteration at the next notice or heartbeat."""
         self._stop.set()
 
     def __iter__(self) -> Iterator[Notice]:
@@ -63,7 +63,7 @@ class Stream:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _once(self) -> Iterator[Notice | None]:
-        """Yield the notices of one connection, and None at each other sign of life."""
+        """Yield the notices of one connection, and None at each heartbeat."""
         query = {"after": self.after, "kind": self._kinds, "job": self._job_id}
         with self._connection.stream(
             "GET",
@@ -74,7 +74,7 @@ class Stream:
             fresh = True
             for told in parse_events(response.iter_lines()):
                 if fresh:
-                    # The service listens for us by the time it says anything.
+                    # From its first byte on, the service sends every notice to this stream.
                     self._opened()
                     fresh = False
                 yield told

@@ -1,4 +1,4 @@
-"""A handle to a job of the service: the one that the embedded cluster gives, and a little more."""
+"""A handle to a job of a service, with everything that the handle of an embedded cluster has."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,26 +9,28 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from slaq.client.reading import job_view, observation
+from slaq.core.demand import Demand
 from slaq.core.errors import ConflictError, JobFailedError
 from slaq.core.job import JobState, Observation
+from slaq.jobs.demands import read_demand
 from slaq.service.records import JobView
 
 if TYPE_CHECKING:
     from slaq.client.client import Client
     from slaq.core.forecast import Forecast
 
-#: Seconds between looks at a job that is waited for: the first, and the longest.
+#: Seconds between two requests while waiting for a job: at first, and at most.
 FIRST_LOOK, LONGEST_LOOK = 0.05, 1.0
 
 
-class Job:
+class ServiceJob:
     """One job of the service, in the manner of `concurrent.futures.Future`.
 
-    What it tells is asked of the service each time, until the job has ended.
+    Every property asks the service, until the job has ended.
     """
 
     def __init__(self, client: "Client", view: JobView) -> None:
-        #: What the service knows it by.
+        #: The job's id in the service.
         self.id = view.id
         self._client = client
         self._view = view
@@ -38,69 +40,74 @@ class Job:
 
     @override
     def __repr__(self) -> str:
-        return f"<Job {self.id!r} {self._view.state}, {self._view.iteration + 1} losses>"
+        return f"<ServiceJob {self.id!r} {self._view.state}, {self._view.iteration + 1} losses>"
 
     @property
     def view(self) -> JobView:
-        """All that the service shows of it, as it is now."""
+        """The job as the service shows it now."""
         if not self._view.state.ended:
             self._view = job_view(self._client.show_job(self.id))
         return self._view
 
     @property
     def name(self) -> str:
-        """The name it was given; the same as its id."""
+        """The job's name, which is its id."""
         return self.id
 
     @property
     def state(self) -> JobState:
-        """Where it stands in its life."""
+        """Whether the job is queued, running, paused, completed, failed or cancelled."""
         return self.view.state
 
     @property
     def reason(self) -> str:
-        """Why it ended, or why it waits; one sentence."""
+        """Why the job ended, or why it is not started, in one sentence."""
         return self.view.reason
 
     @property
     def directory(self) -> Path:
-        """Where its files are, on the service's machine."""
+        """The folder of the job's files on the service's machine."""
         return Path(self._view.directory)
 
     @property
     def observations(self) -> list[Observation]:
-        """What it has reported so far."""
+        """The observations that the job has reported so far."""
         self._read()
         return list(self._observations)
 
     @property
     def losses(self) -> list[float]:
-        """Its losses so far; the first is the one before the first iteration."""
+        """The job's losses so far; the first one is the loss before the first iteration."""
         return [seen.loss for seen in self.observations]
 
     @property
     def metrics(self) -> list[Mapping[str, float]]:
-        """What it has reported beside each loss."""
+        """The metrics that the job has reported beside each loss."""
         self._read()
         return list(self._metrics)
 
     @property
     def diverged(self) -> bool:
-        """Whether its last loss was not a finite number; it then holds the least share there is."""
+        """Whether the last loss was not a finite number; the job then holds only its guarantee."""
         return self.view.diverged
 
     @property
-    def units(self) -> int:
-        """The units it holds now."""
-        return self.view.units
+    def cores(self) -> float:
+        """The cores that the job holds now; may be a fraction."""
+        return self.view.cores
+
+    @property
+    def demand(self) -> Demand | None:
+        """What it last said it can use, by `ctx.can_use` or `slaq.can_use`; None where it said nothing."""
+        return read_demand(self.view.can_use)
 
     @property
     def reduction(self) -> float:
-        """The share of its whole fall, from the first loss to its target or to the forecast end, done so far."""
+        """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
         return self.view.reduction
 
     def forecast(self, horizons: int | Sequence[int]) -> "Forecast":
-        """Predict its losses that many iterations ahead."""
+        """Predict the job's losses that many iterations ahead."""
         import numpy as np
 
         from slaq.core.forecast import Forecast
@@ -116,27 +123,27 @@ class Job:
         )
 
     def log(self) -> str:
-        """Return what it has printed."""
+        """Return what the job has printed."""
         return b"".join(self._client.read_log(self.id)).decode(errors="replace")
 
     def why(self) -> dict[str, Any]:
-        """Return the last decision about it, in numbers."""
+        """Return the explanation of the last decision about the job."""
         return self._client.why(self.id)
 
     def done(self) -> bool:
-        """Return whether it has ended, in whatever way."""
+        """Return whether the job has ended, in whatever way."""
         return self.view.state.ended
 
     def running(self) -> bool:
-        """Return whether it was started and has not ended."""
+        """Return whether the job was started and has not ended."""
         return self.view.state is JobState.RUNNING
 
     def cancelled(self) -> bool:
-        """Return whether it was ended before it had done what was asked."""
+        """Return whether the job was cancelled."""
         return self.view.state is JobState.CANCELLED
 
     def cancel(self) -> bool:
-        """Ask for its end; return False if it has ended already."""
+        """Cancel the job; return False if it has ended already."""
         if self.done():
             return False
         try:
@@ -146,15 +153,15 @@ class Job:
         return True
 
     def pause(self) -> None:
-        """Give it nothing until it is resumed; it keeps all it has."""
+        """Take all cores from the job until it is resumed; the job keeps its memory and its curve."""
         self._view = job_view(self._client.pause(self.id))
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the job compete for cores again."""
         self._view = job_view(self._client.resume(self.id))
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return 0, the exit status of a job that completed, waiting for it.
+        """Wait for the job's end; return 0, the exit status of a job that completed.
 
         Raises `JobFailedError` if it failed, `CancelledError` if it was cancelled. What a program returned
         stays in its directory: the service never reads what programs wrote.
@@ -165,7 +172,7 @@ class Job:
         return 0
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return why it failed, waiting for its end; None if it completed."""
+        """Wait for the job's end; return why it failed, or None if it completed."""
         if not self.wait(timeout=timeout):
             raise TimeoutError(f"job {self.id!r} has not ended within {timeout} seconds")
         if self._view.state is JobState.CANCELLED:
@@ -175,7 +182,7 @@ class Job:
         return JobFailedError(self.id, self._view.reason)
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for its end or, if given, for that share of its whole reduction; return whether it has come."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:
@@ -190,12 +197,12 @@ class Job:
             time.sleep(min(pause, left))
             pause = min(1.5 * pause, LONGEST_LOOK)
 
-    def add_done_callback(self, callback: Callable[["Job"], object]) -> None:
-        """Call callback(job) once it has ended, in a thread of its own; at once if it has ended already."""
+    def add_done_callback(self, callback: Callable[["ServiceJob"], object]) -> None:
+        """Call callback(job) in a thread of its own once the job has ended; at once if it has ended already."""
         self._client.watch(self, callback)
 
     def __iter__(self) -> Iterator[Observation]:
-        """Yield its observations from the first, as they come, until it has ended."""
+        """Yield observations from the first one on, as they come, until the job has ended."""
         place, pause = 0, FIRST_LOOK
         while True:
             ended = self.done()
@@ -208,12 +215,12 @@ class Job:
             time.sleep(pause)
 
     def _read(self) -> None:
-        """Fetch what it reported since the last look."""
+        """Fetch the observations reported since the last call."""
         if self._complete:
             return
         ended = self.view.state.ended
         if self._observations and self._view.iteration < self._observations[-1].iteration:
-            # It was run again from the beginning.
+            # The job was restarted from the beginning.
             self._observations, self._metrics = [], []
         after = self._observations[-1].iteration if self._observations else -1
         for found in self._client.observations(self.id, after=after):

@@ -1,4 +1,4 @@
-"""Where a service is: read from an address, the environment, or the usual socket."""
+"""Finds the service: by its address, by the environment, or at the default socket."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ from slaq.core.errors import AddressError
 
 URL_VARIABLE, TOKEN_VARIABLE, HOME_VARIABLE = "SLAQ_URL", "SLAQ_TOKEN", "SLAQ_HOME"
 SOCKET = "slaq.sock"
-#: What a job finds in its environment from where it was submitted: enough to run what runs there.
+#: Variables that a job takes over from where it was submitted, so that the same programs are found.
 PASSED_ON = (
     *("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH"),
     *("LANG", "LC_ALL", "TZ"),
@@ -21,23 +21,23 @@ _KINDS = "give unix:///path/to/slaq.sock, https://host:port, or http://127.0.0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One service, and what lets us in."""
+    """The address of a service, and the token for it."""
 
-    #: For people: what to type for it.
+    #: As a user types it.
     address: str
-    #: What requests begin with.
+    #: The first part of every request's URL.
     base_url: str
     socket: Path | None = None
     token: str | None = None
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine, so that paths mean the same to it."""
+        """Whether the service is on this machine, so that paths mean the same there."""
         return self.socket is not None
 
 
 def find_place(address: str | None, token: str | None, environ: Mapping[str, str] = os.environ) -> Place:
-    """Return where the service is; what is not given comes from the environment."""
+    """Return the service's address and token; the environment gives what the arguments do not."""
     address = address or environ.get(URL_VARIABLE) or None
     token = token or environ.get(TOKEN_VARIABLE) or None
     if address is None:
@@ -48,21 +48,21 @@ def find_place(address: str | None, token: str | None, environ: Mapping[str, str
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise AddressError(address, f"this is no address ({error})", _KINDS) from None
+        raise AddressError(address, f"this is not a valid address ({error})", _KINDS) from None
     if parts.scheme == "unix" and not parts.netloc and parts.path:
         return Place(address=address, base_url="http://localhost", socket=Path(parts.path), token=token)
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
-        raise AddressError(address, "this is no address of a service", _KINDS)
+        raise AddressError(address, "this is not the address of a service", _KINDS)
     if parts.scheme == "http" and not _on_loopback(host):
-        # The token would cross the network for everyone to read.
-        raise AddressError(address, "a service on another machine is reached by https only", _KINDS)
+        # Anybody on the network could read the token.
+        raise AddressError(address, "a service on another machine must be reached by https", _KINDS)
     name = f"[{host}]" if ":" in host else host
     base = f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
     return Place(address=address, base_url=base, token=token)
 
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what of this environment a job on this machine cannot do without."""
+    """Return the variables of this environment that a job on this machine needs to find the same programs."""
     return {name: environ[name] for name in PASSED_ON if name in environ}
 
 

@@ -1,4 +1,4 @@
-"""From the API's JSON to the records it was made from; what a newer service adds is left out."""
+"""Makes records of the API's JSON; fields that only a newer service knows are left out."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def job_view(found: Mapping[str, Any]) -> JobView:
 
 
 def observation(found: Mapping[str, Any]) -> Observation:
-    """Return an observation; JSON has no word for a loss that is not finite."""
+    """Return an observation; null stands for a loss that is not finite."""
     return record(Observation, {**found, "loss": math.nan if found["loss"] is None else found["loss"]})
 
 

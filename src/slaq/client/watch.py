@@ -1,4 +1,4 @@
-"""Waits for the ends of many jobs over one event stream, and calls back."""
+"""Calls back when jobs end, over one event stream for all of them."""
 
 import logging
 import threading
@@ -11,25 +11,25 @@ from slaq.client.events import Stream
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
-    from slaq.client.job import Job
+    from slaq.client.job import ServiceJob
 
 _log = logging.getLogger(__name__)
-Callback = Callable[["Job"], object]
-#: What may mean that a job has ended: its end, or that notices were missed.
+Callback = Callable[["ServiceJob"], object]
+#: Notices after which a job may have ended: its end, and that notices were missed.
 KINDS = ("job.ended", "missed")
 
 
 class Watch:
-    """Calls each callback once, when its job has ended; one thread, while there are jobs to wait for."""
+    """Calls each callback once, when its job has ended; one thread runs while there are jobs to wait for."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[tuple[Job, Callback]]] = {}
+        self._waiting: dict[str, list[tuple[ServiceJob, Callback]]] = {}
         self._stream: Stream | None = None
 
-    def add(self, job: "Job", callback: Callback) -> None:
-        """Call back once the job has ended, which may be now."""
+    def add(self, job: "ServiceJob", callback: Callback) -> None:
+        """Call back once the job has ended; at once if it has ended already."""
         if job.done():
             _start(partial(_call, job, callback), f"slaq-callback-{job.id}")
             return
@@ -41,11 +41,11 @@ class Watch:
         if stream is not None:
             _start(partial(self._follow, stream), "slaq-watch")
         else:
-            # It may have ended while it was put down; whoever takes it out of the list calls back.
+            # The job may have ended before it was listed; whoever removes it from the list calls back.
             self._look_at(job)
 
     def close(self) -> None:
-        """Wait for no more ends."""
+        """Forget all callbacks, and end the thread."""
         with self._lock:
             self._waiting.clear()
             self._rest()
@@ -58,7 +58,7 @@ class Watch:
                 else:
                     self._settle(told.job_id)
         except Exception as error:
-            # Nobody calls this thread; the callbacks it owes are the user's only to miss.
+            # Nobody sees an exception of this thread, so that it is logged.
             with self._lock:
                 owed = len(self._waiting)
             if owed:
@@ -69,7 +69,7 @@ class Watch:
                     self._stream = None
 
     def _rest(self) -> None:
-        """Let the thread end; whoever comes next starts another."""
+        """End the thread; the next callback starts another one."""
         if self._stream is not None:
             self._stream.stop()
             self._stream = None
@@ -78,7 +78,7 @@ class Watch:
         for waiting in list(self._waiting.values()):
             self._look_at(waiting[0][0])
 
-    def _look_at(self, job: "Job") -> None:
+    def _look_at(self, job: "ServiceJob") -> None:
         try:
             ended = job.done()
         except SlaqError as error:
@@ -88,7 +88,7 @@ class Watch:
             self._settle(job.id)
 
     def _settle(self, job_id: str) -> None:
-        """Make the calls that are owed for a job that has ended."""
+        """Call back for a job that has ended."""
         with self._lock:
             owed = self._waiting.pop(job_id, [])
             if not self._waiting:
@@ -97,9 +97,9 @@ class Watch:
             _start(partial(_call, job, callback), f"slaq-callback-{job_id}")
 
 
-def _call(job: "Job", callback: Callback) -> None:
+def _call(job: "ServiceJob", callback: Callback) -> None:
     try:
-        # The notice of an end may be a moment ahead of what the service shows.
+        # The notice may arrive just before the service shows the end.
         job.wait()
         callback(job)
     except Exception:

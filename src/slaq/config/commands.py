@@ -1,61 +1,30 @@
-"""Reads a command: its words, where and with what it runs, and where its loss is found."""
+"""Reads a command: its words, and whether it can run."""
 
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from slaq.config.section import Section, described
 from slaq.config.values import CommandWork, Work
-from slaq.core.errors import SlaqError
-
-#: What a job with a command may have.
-COMMAND_KEYS = ("loss_pattern", "loss_file", "loss_column", "cwd", "env", "trains")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def read_commands(
-    section: Section, grid: list[dict[str, Any]], check_pattern: Callable[[str], object]
-) -> list[Work]:
-    """Return the command with each combination of parameters; nothing where it is no command."""
+def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
+    """Return the command with each combination of parameters; nothing if it is not a command."""
     words = _words(section)
-    cwd = section.path("cwd") or section.notes.path.parent
+    cwd = Path(options.get("cwd", section.notes.path.parent))
     if not cwd.is_dir():
-        section.note("cwd", f"there is no folder {cwd}", "make it, or name another")
-    env = _env(section)
-    pattern, file = section.text("loss_pattern"), section.text("loss_file")
-    column = section.text("loss_column")
-    if pattern is not None:
-        try:
-            check_pattern(pattern)
-        except SlaqError as error:
-            section.notes.add_error((*section.place, "loss_pattern"), error)
-        if file is not None:
-            section.note("loss_file", "there are both loss_pattern and loss_file", "give one of them")
-    if column is not None and file is None:
-        section.note("loss_column", "loss_column is there without loss_file", "name the file: loss_file")
-    trains = section.take("trains", "true or false", bool)
-    if trains is False and (pattern is not None or file is not None):
-        section.note("trains", "this job has a loss and does not train", "remove trains, or the loss")
+        section.note("cwd", f"there is no folder {cwd}", "create it, or name another")
     if words is None:
         return []
     _check_placeholders(section, words, grid)
-    _check_program(section, words[0], cwd, env)
-    work = CommandWork(
-        argv=tuple(words),
-        cwd=cwd.resolve(),
-        env=env,
-        loss_pattern=pattern,
-        loss_file=None if file is None else Path(file),
-        loss_column=column,
-        trains=trains is not False,
-    )
-    return [replace(work, argv=_filled(words, parameters)) for parameters in grid]
+    _check_program(section, words[0], cwd, options.get("env", {}))
+    return [CommandWork(argv=_filled(words, parameters)) for parameters in grid]
 
 
 def _words(section: Section) -> list[str] | None:
@@ -71,20 +40,9 @@ def _words(section: Section) -> list[str] | None:
     if value is None:
         return None
     if not value or not all(isinstance(word, str) for word in value) or not value[0]:
-        section.note("command", "command is no list of words", f"give {wanted}")
+        section.note("command", "command is not a list of words", f"give {wanted}")
         return None
     return list(value)
-
-
-def _env(section: Section) -> dict[str, str]:
-    value = section.take("env", "a table of texts", dict) or {}
-    for name, text in value.items():
-        if not isinstance(text, str) or not name or "=" in name or "\0" in name + text:
-            section.notes.add(
-                (*section.place, "env", name), f"{name} in env is {described(text)}", "give a text in quotes"
-            )
-            return {}
-    return dict(value)
 
 
 def _check_placeholders(section: Section, words: list[str], grid: list[dict[str, Any]]) -> None:
@@ -114,6 +72,8 @@ def _check_program(section: Section, program: str, cwd: Path, env: Mapping[str, 
         return
     if os.sep in program:
         if not os.access(cwd / program, os.X_OK) or not (cwd / program).is_file():
-            section.note("command", f"{program} is no executable file", "check the path, or chmod +x it")
+            section.note("command", f"{program} is not an executable file", "check the path, or chmod +x it")
     elif shutil.which(program, path=env.get("PATH", os.environ.get("PATH", os.defpath))) is None:
-        section.note("command", f"there is no program {program!r} on the PATH", "check it, or give its path")
+        section.note(
+            "command", f"there is no program {program!r} on the PATH", "check its name, or give its path"
+        )

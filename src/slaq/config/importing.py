@@ -33,16 +33,16 @@ def import_program(reference: str, folder: Path) -> Callable[..., Any]:
         problem, _, remedy = str(UnknownNameError(f"function in {where}", name, known)).partition("; ")
         raise ProgramError(problem, remedy)
     if not callable(function):
-        raise ProgramError(f"{name} in {where} is no function", "name one that takes a context")
+        raise ProgramError(f"{name} in {where} is not a function", "name one that takes a context")
     return function  # type: ignore[no-any-return]
 
 
 def with_parameters(
     function: Callable[..., Any], parameters: Mapping[str, Any], before: tuple[str, ...] = ("a context",)
 ) -> Callable[..., Any]:
-    """Return the program with its parameters filled in; raises ProgramError where it does not take them.
+    """Return the program with its parameters filled in; raises ProgramError if it does not take them.
 
-    `before` is what it is called with: the first, or as many of them as it takes.
+    The program is called with the first of `before`, or with as many of them as it takes.
     """
     problem: TypeError | None = None
     for count in range(1, len(before) + 1):
@@ -51,7 +51,7 @@ def with_parameters(
         except TypeError as error:
             problem = problem or error
         except ValueError:
-            break  # a function that does not tell what it takes
+            break  # a function without a signature
         else:
             break
     else:
@@ -66,7 +66,7 @@ def with_parameters(
 
 def _load(where: str, folder: Path) -> ModuleType:
     try:
-        # What a module prints while it is imported is no result of ours.
+        # The output of a module during its import is not part of the result.
         with contextlib.redirect_stdout(sys.stderr):
             return _from_file(folder / where) if where.endswith(".py") else importlib.import_module(where)
     except ProgramError:
@@ -82,7 +82,7 @@ def _from_file(path: Path) -> ModuleType:
     path = path.expanduser().resolve()
     if not path.is_file():
         raise ProgramError(f"there is no file {path}", "check the path, which is relative to this file")
-    # No name that an installed module may have.
+    # A name that no installed module has.
     name = f"slaq_program_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -98,6 +98,6 @@ def _from_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    # Other processes cannot import it by that name: what it defines travels as it is.
+    # Other processes cannot import the module by that name, so that what it defines is pickled by value.
     cloudpickle.register_pickle_by_value(module)
     return module

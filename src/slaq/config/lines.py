@@ -1,4 +1,4 @@
-"""On which line of a TOML text each table and each key stands; `tomllib` tells that of syntax errors only."""
+"""Finds the line of each table and each key of a TOML text; `tomllib` gives lines of syntax errors only."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ class Lines:
         self._scan()
 
     def of(self, place: Place) -> int:
-        """Return the line, counted from 1, of a table or key; of what it stands in where it has none itself."""
+        """Return the line, counted from 1, of a table or key; for an element of a list, the line of its key."""
         while place not in self._line:
             place = place[:-1]
         return self._line[place]
@@ -99,7 +99,7 @@ class Lines:
 
 
 def _plain(key: str) -> str:
-    """Return a key as it is meant: without its quotes and escapes."""
+    """Return a key without its quotes and escapes."""
     if key[0] == "'":
         return key[1:-1]
     if key[0] != '"':

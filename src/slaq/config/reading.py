@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slaq.config.lines import Place
-from slaq.config.section import Notes, Section, described
+from slaq.config.section import Diagnostics, Section, described
 from slaq.config.toml import read_toml
 from slaq.config.values import (
     AlgorithmWork,
@@ -22,28 +22,28 @@ from slaq.config.values import (
     Work,
     command_name,
 )
-from slaq.config.works import WorkReader
+from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
+from slaq.core.errors import UnknownNameError
+from slaq.jobs.option_types import seconds
+from slaq.jobs.options import COMMAND, PATHS, Option, conflict_in
 
-#: Engines that a file may name; the first is the usual one.
-ENGINES = ("local", "spark")
-#: What only the local engine has, in a job.
-LOCAL_KEYS = ("max_restarts", "task_timeout")
+#: When a job comes, after the start of the batch.
+ARRIVAL = Option(name="arrival", type=seconds(zero=True), help="When the job comes.", default=0.0)
 #: Jobs of one file, grids expanded.
 MOST_JOBS = 1000
-LONGEST_NAME = 100
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
     """Return what the file says, data loaded and programs imported; raises JobsFileError with all mistakes."""
     text, values = read_toml(path)
-    notes = Notes(path, text)
+    notes = Diagnostics(path, text)
     top = Section(values, (), notes)
     cluster = _cluster(top, vocabulary)
     tables = top.take("job", "the jobs as [[job]] tables", list) or []
     top.close("a jobs file")
     if not tables and not len(notes):
         notes.add((), "there is no job", "add a [[job]] table")
-    reader = _JobReader(notes, vocabulary, cluster.engine or ENGINES[0])
+    reader = _JobReader(notes, vocabulary, cluster.engine or vocabulary.engines[0])
     jobs = [job for place, table in enumerate(tables) for job in reader.read(table, ("job", place))]
     notes.raise_any()
     return JobsFile(path=path, cluster=cluster, jobs=tuple(_numbered(jobs)))
@@ -51,8 +51,8 @@ def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
 
 def read_job(table: Mapping[str, Any], path: Path, vocabulary: Vocabulary) -> JobTable:
     """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with mistakes."""
-    notes = Notes(path, "")
-    jobs = list(_JobReader(notes, vocabulary, ENGINES[0]).read(table, ("job", 0)))
+    notes = Diagnostics(path, "")
+    jobs = list(_JobReader(notes, vocabulary, vocabulary.engines[0]).read(table, ("job", 0)))
     if len(jobs) > 1:
         notes.add(("job", 0), f"the table stands for {len(jobs)} jobs", "give one, without a grid")
     notes.raise_any()
@@ -64,7 +64,7 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
     if section is None:
         return ClusterTable()
     cluster = ClusterTable(
-        engine=section.choice("engine", "engine", ENGINES),
+        engine=section.choice("engine", "engine", vocabulary.engines),
         master=section.text("master", 'a Spark master such as "local[8]"'),
         cores=section.whole("cores", least=1),
         policy=section.choice("policy", "policy", vocabulary.policies),
@@ -88,10 +88,12 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
 class _JobReader:
     """Reads one job table after another."""
 
-    def __init__(self, notes: Notes, vocabulary: Vocabulary, engine: str) -> None:
+    def __init__(self, notes: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
         self._notes = notes
         self._engine = engine
-        self._names: dict[str, Place] = {}
+        #: The jobs that each name given in the file stands for: several for a grid.
+        self._named: dict[str, list[str]] = {}
+        self._taken: set[str] = set()
         self._count = 0
         self._works = WorkReader(notes, vocabulary, engine)
 
@@ -102,60 +104,63 @@ class _JobReader:
             return
         section = Section(table, place, self._notes)
         before = len(self._notes)
-        name = self._name(section)
-        if self._engine == "spark":
-            section.refuse(LOCAL_KEYS, "is for the local engine", "remove it")
-        common = self._common(section)
+        arrival = section.option(ARRIVAL) or 0.0
+        options = self._options(section)
+        name = options.pop("name", None)
         grid = self._grid(section)
         if name is not None:
-            for claimed in _names(name, len(grid)):
-                self._claim(claimed, (*place, "name"))
-        works = self._works.read(section, grid)
+            self._claim(name, len(grid), (*place, "name"))
+        works = self._works.read(section, grid, options)
         section.close("a job")
         if len(self._notes) == before:
             names = _names(name or _usual_name(works[0]), len(works))
             for work, chosen, parameters in zip(works, names, grid, strict=True):
-                own = table if "parameters" not in table else {**table, "parameters": parameters}
-                yield JobTable(name=chosen, work=work, table=own, **common)
+                own = {key: value for key, value in table.items() if key in WORK_KEYS}
+                if "parameters" in own:
+                    own["parameters"] = parameters
+                yield JobTable(name=chosen, work=work, arrival=arrival, options=options, table=own)
 
-    def _name(self, section: Section) -> str | None:
-        name = section.text("name")
-        if name is not None and (len(name) > LONGEST_NAME or not name.isprintable()):
-            section.note(
-                "name", f"name is {described(name)}", f"give at most {LONGEST_NAME} printable characters"
-            )
-            return None
-        return name
+    def _claim(self, name: str, count: int, place: Place) -> None:
+        """Take the name of a table, and those of the jobs that it stands for."""
+        for claimed in _names(name, count):
+            if claimed in self._taken:
+                self._notes.add(
+                    place, f"there is a job {claimed!r} already", "give each job a name of its own"
+                )
+            self._taken.add(claimed)
+        self._named[name] = _names(name, count)
 
-    def _claim(self, name: str, place: Place) -> None:
-        if name in self._names:
-            self._notes.add(place, f"there is a job {name!r} already", "give each job a name of its own")
-        self._names[name] = place
+    def _options(self, section: Section) -> dict[str, Any]:
+        """Return the options that the table gives, those without mistakes."""
+        own = option_set(section, self._engine)
+        if own is None:
+            # Which options the job takes is not known; that it does not say what it does is noted elsewhere.
+            section.pass_over(*(name for other in OPTION_SETS for name in other.options))
+            return {}
+        for other in OPTION_SETS:
+            for name in other.options.keys() - own.options.keys():
+                section.refuse(name, UnknownNameError(f"{own.noun} option", name, own.options))
+        taken = {name: section.option(option) for name, option in own.options.items()}
+        given = {name: value for name, value in taken.items() if value is not None}
+        conflict = conflict_in(given)
+        if conflict is not None:
+            section.note(conflict.option, *conflict.parts)
+        folder = self._notes.path.parent
+        for name in given.keys() & PATHS:
+            given[name] = str((folder / Path(given[name]).expanduser()).resolve())
+        if own is COMMAND:
+            given.setdefault("cwd", str(folder.resolve()))
+        if "after" in given:
+            given["after"] = self._jobs_above(section, given["after"])
+        return given
 
-    def _common(self, section: Section) -> dict[str, Any]:
-        """Return what any job may have, as fields of a JobTable; what is not given is left out."""
-        given: dict[str, Any] = {
-            "arrival": section.duration("arrival", zero=True),
-            "weight": section.number("weight", above=0.0, wanted="a number above 0"),
-            "min_units": section.whole("min_units", least=0),
-            "max_units": section.whole("max_units", least=1),
-            "target_loss": section.number("target_loss"),
-            "stop_at": section.number(
-                "stop_at", above=0.0, most=1.0, wanted="a share above 0 and at most 1, such as 0.95"
-            ),
-            "max_iterations": section.whole("max_iterations", least=1),
-            "time_budget": section.duration("time_budget"),
-            "max_restarts": section.whole("max_restarts", least=0),
-        }
-        if "command" not in section:
-            given["partitions"] = section.whole("partitions", least=1)
-            given["task_timeout"] = section.duration("task_timeout")
-        least, most = given["min_units"], given["max_units"]
-        if least is not None and most is not None and least > most:
-            section.note(
-                "min_units", f"min_units is {least} and max_units is {most}", "give no more than max_units"
-            )
-        return {key: value for key, value in given.items() if value is not None}
+    def _jobs_above(self, section: Section, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the jobs that names stand for; all stand above, so that no two jobs wait for each other."""
+        for name in names:
+            if name not in self._named:
+                found = f"no job above this one has the name {name!r}"
+                section.note("after", found, "name a job that stands above this one")
+        return tuple(job for name in names for job in self._named.get(name, ()))
 
     def _grid(self, section: Section) -> list[dict[str, Any]]:
         """Return the combinations of parameters: one, unless some are given as a grid."""
@@ -169,7 +174,7 @@ class _JobReader:
                 choices[key] = value["grid"]
                 if len(value) > 1 or not isinstance(value["grid"], list) or not value["grid"]:
                     parameters.note(
-                        key, f"the grid of {key} is no list of values", "give {grid = [0.1, 0.01]}"
+                        key, f"the grid of {key} is not a list of values", "give {grid = [0.1, 0.01]}"
                     )
                     return []
         self._count += prod(map(len, choices.values()))

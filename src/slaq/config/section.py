@@ -1,7 +1,6 @@
-"""Takes keys out of one table of the file: each with the type and range it must have, else a mistake."""
+"""Takes keys out of one TOML table, and notes values of the wrong type or range as mistakes."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from difflib import get_close_matches
@@ -9,15 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slaq.config.lines import Lines, Place
-from slaq.core.errors import JobsFileError, SlaqError, UnknownNameError
-
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
-_SECONDS = (86400.0, 3600.0, 60.0, 1.0)
-DURATION_REMEDY = 'give seconds, or a text such as "90s", "10m" or "1h30m"'
+from slaq.core.errors import JobOptionError, JobsFileError, SlaqError, UnknownNameError
+from slaq.jobs.options import Option
 
 
 class Mistake(NamedTuple):
-    """One thing that has to be put right."""
+    """One mistake in a file."""
 
     #: Counted from 1.
     line: int
@@ -25,8 +21,8 @@ class Mistake(NamedTuple):
     remedy: str
 
 
-class Notes:
-    """Collects the mistakes of a file, so that all of them are told at once."""
+class Diagnostics:
+    """Collects the mistakes of a file, so that all of them are reported at once."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -47,16 +43,16 @@ class Notes:
         return len(self._mistakes)
 
     def raise_any(self) -> None:
-        """Raise all mistakes there are, in the order of the file."""
+        """Raise the mistakes, if there are any, in the order of the file."""
         if self._mistakes:
             ordered = sorted(self._mistakes, key=lambda mistake: mistake.line)
             raise JobsFileError(str(self.path), ordered)
 
 
 class Section:
-    """One table. Whatever is not taken from it by the end is a mistake."""
+    """One table; a key that is not taken from it by the end is a mistake."""
 
-    def __init__(self, values: Mapping[str, Any], place: Place, notes: Notes) -> None:
+    def __init__(self, values: Mapping[str, Any], place: Place, notes: Diagnostics) -> None:
         self.values = dict(values)
         self._given = values
         self.place = place
@@ -79,7 +75,7 @@ class Section:
         self.notes.add((*self.place, key), found, remedy)
 
     def take(self, key: str, wanted: str, *types: type) -> Any:
-        """Take the value of a key if it has one of the types; None where it has not, or there is none."""
+        """Take the value of a key if it has one of the types; None for a missing key, or for a mistake."""
         self._asked.append(key)
         if key not in self.values:
             return None
@@ -90,7 +86,7 @@ class Section:
         return value
 
     def whole(self, key: str, *, least: int) -> int | None:
-        """Take a whole number of at least so much."""
+        """Take a whole number of at least `least`."""
         wanted = f"a whole number of at least {least}"
         value = self.take(key, wanted, int)
         if value is not None and not least <= value < 2**53:
@@ -116,16 +112,16 @@ class Section:
             return None
         return float(value)
 
-    def duration(self, key: str, *, zero: bool = False) -> float | None:
-        """Take seconds, given as a number or as a text with units; above 0 unless `zero` is as good."""
-        value = self.take(key, DURATION_REMEDY.removeprefix("give "), int, float, str)
-        if value is None:
+    def option(self, option: Option) -> Any:
+        """Take an option of a job; None for a missing key, or for a mistake."""
+        self._asked.append(option.name)
+        if option.name not in self.values:
             return None
-        seconds = seconds_of(value) if isinstance(value, str) else float(value)
-        if seconds is None or not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
-            self.note(key, f"{key} is {value!r}", DURATION_REMEDY)
+        try:
+            return option.read(self.values.pop(option.name))
+        except JobOptionError as error:
+            self.note(option.name, *error.parts)
             return None
-        return seconds
 
     def text(self, key: str, wanted: str = "a text") -> str | None:
         """Take a text that is not empty."""
@@ -154,38 +150,26 @@ class Section:
         return None if value is None else Section(value, (*self.place, key), self.notes)
 
     def pass_over(self, *keys: str) -> None:
-        """Let the keys be, whatever they hold."""
+        """Accept the keys, whatever their values are."""
         for key in keys:
             self._asked.append(key)
             self.values.pop(key, None)
 
-    def refuse(self, keys: Sequence[str], why: str, remedy: str) -> None:
-        """Note each of the keys that is there as one that belongs elsewhere."""
-        for key in keys:
-            if self.values.pop(key, None) is not None:
-                self.note(key, f"{key} {why}", remedy)
+    def refuse(self, key: str, error: SlaqError) -> None:
+        """Note the key as a mistake, if the table has it."""
+        if self.values.pop(key, None) is not None:
+            self.notes.add_error((*self.place, key), error)
 
     def close(self, kind: str) -> None:
-        """Note every key that nobody asked for."""
+        """Note every key that is left as a mistake."""
         for key in self.values:
             close = get_close_matches(key, self._asked, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             self.note(key, f"{kind} has no key {key!r}", f"{hint}known: {', '.join(self._asked)}")
 
 
-def seconds_of(text: str) -> float | None:
-    """Return the seconds that a text such as 1h30m names; None where it names none."""
-    match = _DURATION.fullmatch(text.strip().replace(" ", ""))
-    if match is None or not any(match.groups()):
-        try:
-            return float(text)
-        except ValueError:
-            return None
-    return sum(float(part) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True) if part)
-
-
 def described(value: object) -> str:
-    """Return what a TOML value is, for a person: its kind, and the value where that is short."""
+    """Return a TOML value as messages show it: the value if it is short, else its type."""
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
         (bool, "true or false"),
         ((int, float), "a number"),

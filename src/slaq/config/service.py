@@ -1,4 +1,4 @@
-"""How a service is set up: read from flags, the environment and a TOML file, in that order of precedence."""
+"""The settings of a service: flags win over the environment, the environment over a TOML file."""
 
 import grp
 import ipaddress
@@ -11,13 +11,13 @@ from typing import Any
 from typing_extensions import override
 
 from slaq.config.lines import Lines, Place
-from slaq.config.section import Notes, Section
+from slaq.config.section import Diagnostics, Section
 from slaq.config.settings import SETTINGS
 from slaq.config.toml import read_toml
 from slaq.core.errors import JobsFileError, SettingsError
+from slaq.jobs.options import LIMITS
 
 FILE = "slaq.toml"
-HOME_VARIABLE, CONFIG_VARIABLE = "SLAQ_HOME", "SLAQ_CONFIG"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 VISIBILITIES = ("own", "all")
@@ -28,19 +28,21 @@ LARGEST_REQUEST = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserLimits:
-    """What one user may have."""
+    """The limits of one user."""
 
     #: Their part in the sharing between users, against the others'.
     weight: float = 1.0
     #: Jobs that have not ended; None for no limit.
     max_jobs: int | None = None
+    #: Jobs that run at a time; None for no limit.
+    max_running: int | None = None
     #: Cores held at once; None for no limit.
     max_cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where TCP is listened on."""
+    """The address of a TCP socket."""
 
     host: str
     #: 0 for any that is free.
@@ -48,7 +50,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether nobody beyond this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -63,7 +65,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Everything that is set about a service; `slaq.config.settings` says what each means."""
+    """All settings of a service; `slaq.config.settings` describes each."""
 
     home: Path
     #: The file it was read from; None where there is none.
@@ -88,7 +90,7 @@ class ServiceSettings:
     max_request_bytes: int = 4 * 2**20
     requests_per_second: float = 200.0
     max_jobs_active: int = 10_000
-    #: None for ever.
+    #: None for no end.
     retention_days: float | None = None
     keep_decisions: int = 10_000
     users: Mapping[str, UserLimits] = field(default_factory=dict)
@@ -111,11 +113,11 @@ class ServiceSettings:
         return self.home / "tokens.toml"
 
     def limits_of(self, user: str) -> UserLimits:
-        """Return what a user may have."""
+        """Return the limits of a user."""
         return self.users.get(user, self.defaults)
 
     def waiting_for_restart(self, other: "ServiceSettings") -> tuple[str, ...]:
-        """Return the settings that differ and that a reload cannot take up."""
+        """Return the names of settings that differ and need a restart to take effect."""
         return tuple(
             name
             for name, setting in SETTINGS.items()
@@ -124,33 +126,33 @@ class ServiceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Where settings come from."""
+class SettingsSources:
+    """The settings given by flags and environment variables, which win over the file."""
 
-    #: Texts by the setting's name; they win over everything.
-    flags: Mapping[str, str] = field(default_factory=dict)
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    #: The file; None for $SLAQ_CONFIG, else slaq.toml in home, if there is one.
+    #: Texts by the setting's name.
+    texts: Mapping[str, str] = field(default_factory=dict)
+    #: The flag or the variable that each text comes from.
+    origins: Mapping[str, str] = field(default_factory=dict)
+    #: The file; None for slaq.toml in home, if there is one.
     config: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """The names that settings may use, which only the composition root knows."""
+class AllowedNames:
+    """The names that settings may use; the composition root gives them."""
 
     policies: Sequence[str]
     throttles: Sequence[str]
 
 
-def read_settings(given: Given, known: Known) -> ServiceSettings:
-    """Return the settings; raises SettingsError with every mistake, where it stands and its remedy."""
-    texts, origins = _texts(given)
-    path = _config_path(given, texts)
-    text, values = _file(path, required=path != _usual_config(texts))
-    notes = _Notes(path, text, origins)
+def read_settings(given: SettingsSources, known: AllowedNames) -> ServiceSettings:
+    """Return the settings; raises SettingsError with every mistake, its place and its remedy."""
+    path = _usual_config(given.texts) if given.config is None else Path.cwd() / given.config.expanduser()
+    text, values = _file(path, required=given.config is not None)
+    notes = _Notes(path, text, given.origins)
     top = Section(values, (), notes)
     table = top.take("service", "a [service] table", dict) or {}
-    said = {**table, **{name: SETTINGS[name].read(text) for name, text in texts.items()}}
+    said = {**table, **{name: SETTINGS[name].read(text) for name, text in given.texts.items()}}
     reader = _Reader(Section(said, ("service",), notes), known)
     service = reader.read()
     defaults = _limits(top.table("defaults", "a table [defaults]"), UserLimits(), "[defaults]")
@@ -171,18 +173,6 @@ def read_settings(given: Given, known: Known) -> ServiceSettings:
     )
 
 
-def _texts(given: Given) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what flags and environment say, and where each comes from."""
-    texts, origins = {}, {}
-    for name, setting in SETTINGS.items():
-        for where, source in ((setting.variable, given.environ), (setting.flag, given.flags)):
-            key = name if source is given.flags else where
-            # An empty variable is an unset one, as everywhere; an empty flag is a mistake.
-            if key in source and (source[key] or source is given.flags):
-                texts[name], origins[name] = source[key], where
-    return texts, origins
-
-
 def _usual_home() -> Path:
     return Path.home() / ".slaq"
 
@@ -190,12 +180,6 @@ def _usual_home() -> Path:
 def _usual_config(texts: Mapping[str, str]) -> Path:
     home = texts.get("home")
     return (Path(SETTINGS["home"].read(home)) if home else _usual_home()) / FILE
-
-
-def _config_path(given: Given, texts: Mapping[str, str]) -> Path:
-    variable = given.environ.get(CONFIG_VARIABLE)
-    chosen = given.config or (Path(variable) if variable else None)
-    return _usual_config(texts) if chosen is None else Path.cwd() / chosen.expanduser()
 
 
 def _file(path: Path, *, required: bool) -> tuple[str, dict[str, Any]]:
@@ -208,12 +192,12 @@ def _file(path: Path, *, required: bool) -> tuple[str, dict[str, Any]]:
             [(f"{path}, line {line}", found, remedy) for line, found, remedy in error.mistakes]
         ) from None
     except OSError as error:
-        found = f"it cannot be read ({error.strerror})"
+        found = f"the file cannot be read ({error.strerror})"
         raise SettingsError([(str(path), found, "name another file, or correct its permissions")]) from None
 
 
-class _Notes(Notes):
-    """Mistakes with the file's line, or the flag or variable that the value came from."""
+class _Notes(Diagnostics):
+    """Collects mistakes with their place: a line of the file, a flag or a variable."""
 
     def __init__(self, path: Path, text: str, origins: Mapping[str, str]) -> None:
         super().__init__(path, text)
@@ -237,14 +221,14 @@ class _Notes(Notes):
 
 
 class _Reader:
-    """Takes the [service] table apart."""
+    """Reads the [service] table."""
 
-    def __init__(self, section: Section, known: Known) -> None:
+    def __init__(self, section: Section, known: AllowedNames) -> None:
         self._section = section
         self._known = known
 
     def read(self) -> dict[str, Any]:
-        """Return the fields of ServiceSettings that are given and sound."""
+        """Return the fields of ServiceSettings that are given and have no mistake."""
         section = self._section
         given: dict[str, Any] = {
             "home": section.path("home"),
@@ -283,7 +267,9 @@ class _Reader:
             grp.getgrnam(name)
         except KeyError:
             self._section.note(
-                "group", f"there is no Unix group {name!r} here", f"make it: groupadd {name}, or name another"
+                "group",
+                f"there is no Unix group {name!r} here",
+                f"create it: groupadd {name}, or name another",
             )
             return None
         return name
@@ -308,7 +294,7 @@ class _Reader:
             if path is not None and not path.is_file():
                 section.note(key, f"there is no file {path}", "check the path")
             if path is not None and not section.had(other):
-                section.note(key, f"there is {key} without {other}", f"give both, or remove {key}")
+                section.note(key, f"{key} is given without {other}", f"give both, or remove {key}")
         return found
 
     def _admins(self) -> tuple[str, ...] | None:
@@ -317,7 +303,7 @@ class _Reader:
         if names is None:
             return None
         if not all(isinstance(name, str) and name for name in names):
-            self._section.note("admins", "admins holds what is no name", f"give {wanted}")
+            self._section.note("admins", "admins has an entry that is not a user name", f"give {wanted}")
             return None
         return tuple(names)
 
@@ -341,14 +327,10 @@ class _Reader:
 
 
 def _limits(section: Section | None, usual: UserLimits, kind: str) -> UserLimits:
-    """Take a user's limits; what the table does not say is as usual."""
+    """Return a user's limits; those that the table does not give are the usual ones."""
     if section is None:
         return usual
-    given: dict[str, Any] = {
-        "weight": section.number("weight", above=0.0, wanted="a number above 0"),
-        "max_jobs": section.whole("max_jobs", least=0),
-        "max_cores": section.number("max_cores", above=0.0, wanted="a number of cores above 0"),
-    }
+    given = {name: section.option(option) for name, option in LIMITS.options.items()}
     section.close(kind)
     return replace(usual, **{name: value for name, value in given.items() if value is not None})
 

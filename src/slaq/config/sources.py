@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from slaq.config.values import Data
 from slaq.core.errors import DataError
+from slaq.core.extras import needs
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ class FileSource:
     target: str | None = None
 
     def load(self) -> Data:
-        """Return features and targets; raises DataError where the file holds something else."""
+        """Return features and targets; raises DataError if the file holds anything else."""
         if not self.path.exists():
             raise DataError(f"there is no file {self.path}; check the path, which is relative to this file")
         if self.path.is_dir():
@@ -47,7 +48,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSource:
-    """Data made up on the spot; the same numbers give the same data."""
+    """Generated data; the same numbers give the same data."""
 
     generate: str
     rows: int
@@ -69,7 +70,8 @@ def _npz(path: Path, target: str | None) -> Data:
     with np.load(path, allow_pickle=False) as archive:
         names = set(archive.files)
         if {"format", "data", "indices", "indptr", "shape"} <= names:
-            from scipy.sparse import load_npz
+            with needs("scipy"):
+                from scipy.sparse import load_npz
 
             return load_npz(path).tocsr(), None
         if "x" not in names:
@@ -123,7 +125,8 @@ def _columns(path: Path, delimiter: str, columns: list[int], dtype: type) -> NDA
 
 def _svmlight(path: Path, target: str | None) -> Data:
     """Read `label place:value ...` lines; places count from 1, or from 0 where one is 0."""
-    from scipy.sparse import csr_matrix
+    with needs("scipy"):
+        from scipy.sparse import csr_matrix
 
     labels: list[float] = []
     starts, places, values = [0], [], []
@@ -139,7 +142,7 @@ def _svmlight(path: Path, target: str | None) -> Data:
                 values += [float(value) for _, value in pairs]
             except ValueError:
                 raise DataError(
-                    f"{path.name}, line {number} is no label with place:value pairs; correct it"
+                    f"{path.name}, line {number} is not a label with index:value pairs; correct it"
                 ) from None
             starts.append(len(places))
     columns = np.array(places, dtype=np.int64)
@@ -185,7 +188,8 @@ def _blobs(source: GeneratedSource, rng: Generator) -> Data:
 
 def _documents(source: GeneratedSource, rng: Generator) -> Data:
     """Each row counts the words of a text of about 100 words, drawn from a few topics; sparse."""
-    from scipy.sparse import csr_matrix
+    with needs("scipy"):
+        from scipy.sparse import csr_matrix
 
     topics = rng.dirichlet(np.full(source.features, 0.05), source.groups)
     shares = rng.dirichlet(np.full(source.groups, 0.2), source.rows)

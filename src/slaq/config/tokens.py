@@ -1,4 +1,4 @@
-"""The tokens that let people in over TCP: made, kept as hashes in tokens.toml, looked up and taken away."""
+"""The tokens for TCP: created, kept as hashes in tokens.toml, looked up and removed."""
 
 import hashlib
 import hmac
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
-from slaq.config.section import Notes, Section
+from slaq.config.section import Diagnostics, Section
 from slaq.config.toml import read_toml
 from slaq.core.errors import JobsFileError, SettingsError, TokenError
 
-#: Makes a token easy to find where it was left by mistake.
+#: Lets scanners for secrets find tokens.
 PREFIX = "slaq_"
-#: Letters that need no quoting anywhere: names stand in a file, in lists and in logs.
+#: Names need no quoting in files, lists and logs.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _HEAD = "# Tokens of slaq, as hashes; `slaq token` makes and removes them. The service reads this at each change.\n"
@@ -25,7 +25,7 @@ _HEAD = "# Tokens of slaq, as hashes; `slaq token` makes and removes them. The s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One token as the file knows it: whom it stands for, but not the token itself."""
+    """One token as the file keeps it: whose it is and its hash, but not the secret."""
 
     name: str
     user: str
@@ -35,17 +35,17 @@ class Token:
     expires: float | None = None
 
     def in_force(self, now: float) -> bool:
-        """Return whether it still opens anything."""
+        """Return whether the token is still valid."""
         return self.expires is None or now < self.expires
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a token: it is random and long, so that a plain hash tells nothing of it."""
+    """Return the hash of a token; a token is long and random, so that a plain hash does not reveal it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find(tokens: Sequence[Token], secret: str, now: float) -> Token | None:
-    """Return the token that the secret is, if it is in force; takes as long whichever it is."""
+    """Return the valid token with this secret, or None; takes the same time for every token."""
     wanted = digest(secret)
     found = None
     for token in tokens:
@@ -55,7 +55,7 @@ def find(tokens: Sequence[Token], secret: str, now: float) -> Token | None:
 
 
 def make_token(path: Path, token: Token) -> str:
-    """Add a token under its name; return the secret, which is told this once."""
+    """Add a token; return its secret, which is not kept."""
     for what, text in (("name", token.name), ("user", token.user)):
         if not NAME.fullmatch(text):
             raise TokenError(
@@ -65,7 +65,7 @@ def make_token(path: Path, token: Token) -> str:
     tokens = read_tokens(path)
     if any(other.name == token.name for other in tokens):
         raise TokenError(
-            f"there is a token {token.name!r} already", "remove it first, or choose another name"
+            f"there is a token {token.name!r} already", "revoke it first, or choose another name"
         )
     secret = PREFIX + secrets.token_urlsafe(32)
     _write(path, [*tokens, replace(token, sha256=digest(secret))])
@@ -73,7 +73,7 @@ def make_token(path: Path, token: Token) -> str:
 
 
 def remove_token(path: Path, name: str) -> Token:
-    """Take a token away; it opens nothing from now on."""
+    """Remove a token, so that it is no longer valid."""
     tokens = read_tokens(path)
     for token in tokens:
         if token.name == name:
@@ -87,14 +87,14 @@ def read_tokens(path: Path) -> list[Token]:
     """Return the tokens of the file, none where there is no file; raises SettingsError with every mistake."""
     try:
         if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            found = "others may write it, so that anyone could let themselves in"
-            raise SettingsError([(str(path), found, f"take that away: chmod go-w {path}")])
+            found = "other users can write the file, and so give themselves access"
+            raise SettingsError([(str(path), found, f"run chmod go-w {path}")])
         text, values = read_toml(path)
     except FileNotFoundError:
         return []
     except JobsFileError as error:
         raise _as_settings(error) from None
-    notes = Notes(path, text)
+    notes = Diagnostics(path, text)
     top = Section(values, (), notes)
     tables = top.take("token", "tables [[token]]", list) or []
     tokens = [_read(Section(table, ("token", index), notes)) for index, table in enumerate(tables)]
@@ -122,7 +122,7 @@ def _read(section: Section) -> Token:
         given[key] = text or ""
     hashed = section.text("sha256", "the hash that `slaq token` printed") or ""
     if not _DIGEST.fullmatch(hashed):
-        section.note("sha256", "sha256 is no hash", "give 64 hexadecimal digits, in small letters")
+        section.note("sha256", "sha256 is not a SHA-256 digest", "give 64 hexadecimal digits in lower case")
     admin = bool(section.take("admin", "true or false", bool))
     token = Token(**given, sha256=hashed, admin=admin, expires=_moment(section))
     section.close("[[token]]")

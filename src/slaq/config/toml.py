@@ -1,4 +1,4 @@
-"""Reads a TOML file as a whole: its text, for the lines of mistakes, and its values."""
+"""Reads a TOML file: its values, and its text, in which the lines of mistakes are found."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ _LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text and its values; raises JobsFileError where it is no TOML."""
+    """Return the text and its values; raises JobsFileError if the file is not valid TOML."""
     text = _text(path)
     return text, _parsed(path, text)
 
@@ -21,7 +21,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        mistake = Mistake(line=1, found="this is no text in UTF-8", remedy="give a TOML file")
+        mistake = Mistake(line=1, found="the file is not UTF-8 text", remedy="give a TOML file")
         raise JobsFileError(str(path), [mistake]) from None
 
 
@@ -31,6 +31,6 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         match = _LINE.search(str(error))
         line = int(match[1]) if match and match[1] else text.count("\n") + 1
-        found = f"this is no TOML ({_LINE.sub('', str(error))})"
-        mistake = Mistake(line=line, found=found, remedy="correct it; texts stand in quotes")
+        found = f"not valid TOML ({_LINE.sub('', str(error))})"
+        mistake = Mistake(line=line, found=found, remedy="correct it; put texts in quotes")
         raise JobsFileError(str(path), [mistake]) from None

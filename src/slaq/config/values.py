@@ -1,4 +1,4 @@
-"""What a jobs file says, as values: the cluster, and the jobs with their work; and what names it may use."""
+"""What a jobs file says, as values: the cluster, the jobs with their work and options, and the names it may use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Recipe:
 
     #: Its hyperparameters.
     names: tuple[str, ...]
-    #: Returns the training program; raises a SlaqError for a value that makes no sense.
+    #: Returns the training program; raises a SlaqError for a value that the algorithm cannot have.
     make: Callable[[Mapping[str, Any]], Any]
     #: Whether it learns targets from features, rather than features alone.
     needs_targets: bool = True
@@ -38,12 +38,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """The names a file may use, and what judges the values that only others understand."""
+    """The names a file may use."""
 
     policies: Sequence[str]
+    #: The usual one first.
+    engines: Sequence[str]
     algorithms: Mapping[str, Recipe]
-    #: Raises a SlaqError for a loss pattern that can yield no loss.
-    check_pattern: Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +73,13 @@ class FitWork:
     reference: str
     #: Takes a Spark session, or that and a context.
     fit: Callable[..., Any]
-    #: False for other work, which competes by no loss and is held at its fair share.
-    trains: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandWork:
-    """Any command, and where its losses are read."""
+    """Any command."""
 
     argv: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str] = field(default_factory=dict)
-    loss_pattern: str | None = None
-    loss_file: Path | None = None
-    loss_column: str | None = None
-    #: False for other work, which competes by no loss and is held at its fair share.
-    trains: bool = True
 
 
 Work = AlgorithmWork | ProgramWork | FitWork | CommandWork
@@ -102,19 +93,9 @@ class JobTable:
     work: Work
     #: Seconds after the start of the batch.
     arrival: float = 0.0
-    weight: float = 1.0
-    min_units: int = 0
-    max_units: int | None = None
-    target_loss: float | None = None
-    stop_at: float | None = None
-    max_iterations: int | None = None
-    #: Seconds.
-    time_budget: float | None = None
-    max_restarts: int | None = None
-    #: What only jobs with data in partitions have.
-    partitions: int | None = None
-    task_timeout: float | None = None
-    #: Its table as the file has it, with this job's parameters in place of grids.
+    #: The options of a job that the file gives, checked, without the name; paths are absolute.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: What the job does, as the file says it, with this job's parameters in place of grids.
     table: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -138,6 +119,6 @@ class JobsFile:
 
 
 def command_name(argv: tuple[str, ...]) -> str:
-    """Return what a command is about: the script that an interpreter is given, else the program itself."""
+    """Return the name of what a command runs: the script that an interpreter is given, else the program."""
     scripts = [word for word in argv[1:3] if Path(word).suffix in (".py", ".sh", ".R", ".jl")]
     return Path(scripts[0] if scripts else argv[0]).name

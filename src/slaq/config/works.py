@@ -1,21 +1,32 @@
 """Reads what a job does: an algorithm or a program on its data, a fit on Spark, or a command."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slaq.config.commands import COMMAND_KEYS, read_commands
+from slaq.config.commands import read_commands
 from slaq.config.importing import import_program, with_parameters
-from slaq.config.section import Notes, Section
+from slaq.config.section import Diagnostics, Section
 from slaq.config.sources import GENERATORS, FileSource, GeneratedSource, Source
 from slaq.config.values import AlgorithmWork, Data, FitWork, ProgramWork, Recipe, Vocabulary, Work
-from slaq.core.errors import DataError, HyperparameterError, ProgramError, SlaqError, UnknownNameError
+from slaq.core.errors import (
+    CommandError,
+    DataError,
+    HyperparameterError,
+    ProgramError,
+    SlaqError,
+    UnknownNameError,
+)
+from slaq.jobs.options import COMMAND, FIT, PROGRAM, SPARK_PROGRAM, OptionSet
 
 #: What a job does: it has exactly one of these keys.
 WORKS = ("algorithm", "program", "fit", "command")
 DATA_KEYS = ("data", "target")
-TASK_KEYS = ("partitions", "task_timeout")
+#: All that says what a job does; any other key of a job but `arrival` is an option.
+WORK_KEYS = (*WORKS, *DATA_KEYS, "parameters")
+#: The options that jobs of a file take, by what they do.
+OPTION_SETS: tuple[OptionSet[Any], ...] = (PROGRAM, COMMAND, FIT, SPARK_PROGRAM)
 #: Numbers that generated data may have.
 LARGEST = 10**9
 
@@ -25,30 +36,29 @@ T = TypeVar("T")
 class WorkReader:
     """Reads the work of one job after another; data that several jobs name is loaded once."""
 
-    def __init__(self, notes: Notes, vocabulary: Vocabulary, engine: str) -> None:
+    def __init__(self, notes: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
         self._notes = notes
         self._vocabulary = vocabulary
         self._engine = engine
         self._load = cache(_loaded)
 
-    def read(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
+    def read(self, section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
         """Return the work with each combination of parameters; less of it where there are mistakes."""
         chosen = [key for key in WORKS if key in section]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "neither algorithm, program, fit nor command"
             self._notes.add(section.place, f"this job has {found}", "give exactly one of them")
-            section.pass_over(*WORKS, *COMMAND_KEYS, *DATA_KEYS)
+            section.pass_over(*WORKS, *DATA_KEYS)
             return []
         if chosen == ["fit"]:
             return self._fits(section, grid)
         if chosen == ["command"]:
             if self._engine == "spark":
                 section.note("command", "a command cannot run on Spark", "use fit, program or algorithm")
-            section.refuse(
-                (*DATA_KEYS, *TASK_KEYS), "is for jobs with an algorithm or a program", "remove it"
-            )
-            return read_commands(section, grid, self._vocabulary.check_pattern)
-        section.refuse(COMMAND_KEYS, "is for jobs with a command", "remove it")
+            for key in DATA_KEYS:
+                found = f"{key} is for jobs with an algorithm or a program"
+                section.refuse(key, CommandError(found, "remove it"))
+            return read_commands(section, grid, options)
         return self._algorithms(section, grid) if chosen == ["algorithm"] else self._programs(section, grid)
 
     def _algorithms(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
@@ -130,18 +140,14 @@ class WorkReader:
     def _fits(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
         if self._engine != "spark":
             section.note("fit", "fit is for Spark", 'add engine = "spark" to [cluster], or use program')
-        others = [key for key in COMMAND_KEYS if key != "trains"]
-        section.refuse(
-            (*DATA_KEYS, "partitions", *others),
-            "is no key of a job with fit",
-            "read the data in the function",
-        )
+        for key in DATA_KEYS:
+            found = f"{key} is not a key of a job with fit"
+            section.refuse(key, CommandError(found, "read the data in the function"))
         reference = section.text("fit", '"file.py:function" or "package.module:function"')
-        trains = section.take("trains", "true or false", bool)
         if reference is None:
             return []
         functions = self._imported(section, "fit", reference, grid, ("a Spark session", "a context"))
-        return [FitWork(reference=reference, fit=one, trains=trains is not False) for one in functions]
+        return [FitWork(reference=reference, fit=one) for one in functions]
 
     def _data(self, section: Section) -> Data | None:
         """Take where the data comes from, and load it."""
@@ -163,6 +169,18 @@ class WorkReader:
             self._notes.add_error((*section.place, "data"), loaded)
             return None
         return loaded
+
+
+def option_set(section: Section, engine: str) -> OptionSet[Any] | None:
+    """Return the options that a job takes; None where it does not say what it does."""
+    chosen = [key for key in WORKS if key in section]
+    if len(chosen) != 1:
+        return None
+    if chosen == ["command"]:
+        return COMMAND
+    if chosen == ["fit"]:
+        return FIT
+    return SPARK_PROGRAM if engine == "spark" else PROGRAM
 
 
 def _loaded(source: Source) -> Data | DataError:

@@ -1,1 +1,1 @@
-"""Everything that decides: pure functions of their arguments, without clock, disk or chance."""
+"""The decisions: pure functions of their arguments, without clock, disk or random numbers."""

@@ -1,61 +1,92 @@
-"""From the roster to candidates: what each active job would gain by units in the coming epoch."""
+"""Compute the candidates from the roster: the gain of each active job by units in the coming epoch.
+
+Units exist only from here to the grant. Everywhere else, amounts are cores.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from slaq.core.allocation import Allocation, Candidates
+from slaq.core.allocation import Allocation, Candidates, Grant
 from slaq.core.arrays import Booleans, Floats, Integers
-from slaq.core.courses import START_POWER
-from slaq.core.deadlines import needed_units
+from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.forecaster import Outlook
 from slaq.core.gain import HORIZONS, concave, gains, unit_grid
 from slaq.core.roster import Roster
+from slaq.core.sizes import unit_sizes
+from slaq.core.trajectories import START_POWER
 
-#: How much a job's gain is raised by the chance that it falls faster than forecast, in parts of the lower
-#: half of the 80% interval: a job thought flat must be able to prove otherwise.
+#: The share of the lower half of the 80% interval that is added to a job's forecast fall. Without it, a job
+#: that is wrongly forecast as flat would get no cores to show that its loss still falls.
 OPTIMISM = 0.3
-#: The share of what is left to fall after which a job counts as converged.
+#: A job counts as converged after this share of its remaining fall.
 CONVERGED = 0.95
+#: More units than any job can be given.
+UNLIMITED = 2**40
 _AROUND = np.array([-1, 0, 1])
+#: The approximate number of units in all: few enough for fast decisions, enough for fine shares of a small
+#: machine.
+UNITS = 64
+# The rounding error of float arithmetic on a whole number of units.
+_DUST = 1e-9
+
+
+def usual_units_per_core(cores: float) -> int:
+    """Return the units per core: several on a small machine, one on a large one."""
+    return max(1, round(UNITS / cores))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appraisal:
-    """The candidates of one epoch, and the forecasts in the jobs' own losses behind them."""
+    """The candidates of one epoch, and the forecasts (in the jobs' own losses) that they were computed from."""
 
     rows: Integers
+    #: Units to hand out.
     capacity: int
     candidates: Candidates
-    #: At no and at every one of HORIZONS; zero where no loss is known.
+    #: At horizon 0 and at each of HORIZONS; zero for jobs without a loss.
     outlook: Outlook
-    #: Whether any loss is known.
+    #: Whether the job has reported a loss.
     heard: Booleans
     diverged: Booleans
-    #: Unit seconds per iteration, as far as known.
+    #: Core seconds per iteration; assumed for jobs without an observation.
     cpu: Floats
-    #: Iterations of the coming epoch, in strides, at each point of the candidates' grid: (jobs, points).
+    #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
     iterations: Floats
+
+    def grant(self, allocation: Allocation, size_credit: Floats) -> Grant:
+        """Return the allocation in cores; `size_credit` holds the units owed to jobs because of their sizes."""
+        unit = self.candidates.unit
+        return Grant(
+            ids=allocation.ids,
+            cores=np.asarray(allocation.units * unit, dtype=np.float64),
+            credit=allocation.credit * unit,
+            size_credit=size_credit * unit,
+            owner_credit=allocation.owner_credit * unit,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Appraiser:
-    """Turns what is known of the jobs into gains.
+    """Computes gains from the roster.
 
-    A job's gain is its forecast fall over the range of losses it has seen. `by_largest_fall` divides by its
-    largest fall in one iteration instead, as the paper does (§4.1).
+    A job's gain is its forecast fall divided by the range of its losses so far. With `by_largest_fall` it is
+    divided by the largest fall in one iteration instead, as in the paper (§4.1).
     """
 
     epoch_seconds: float
+    #: Units per core.
+    units_per_core: int = 1
     optimism: float = OPTIMISM
     by_largest_fall: bool = False
 
-    def appraise(self, roster: Roster, capacity: int, now: float) -> Appraisal:
-        """Return the candidates with their gains for the epoch that begins now."""
+    def appraise(self, roster: Roster, cores: float, now: float) -> Appraisal:
+        """Return the candidates with their gains for the epoch that begins now on `cores` cores."""
         rows = roster.rows()
-        limit = min(capacity, int(roster.max_units[rows].max(initial=1)))
-        grid = unit_grid(max(limit, 1))
+        capacity = int(cores * self.units_per_core + _DUST)
+        most = self._most_units(roster, rows)
+        grid = unit_grid(max(min(capacity, int(most.max(initial=1))), 1))
         iterations, cpu = self._iterations(roster, rows, grid, capacity)
         # Forecasts count strides of iterations.
         iterations /= roster.stride[rows, None]
@@ -72,25 +103,28 @@ class Appraiser:
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
         candidates = Candidates(
             ids=roster.active_ids(),
+            unit=1.0 / self.units_per_core,
             order=roster.order[rows],
             competes=roster.competes[rows],
             weight=roster.weight[rows],
-            min_units=roster.min_units[rows],
-            max_units=roster.max_units[rows],
-            reserved_units=roster.reserved_units[rows],
+            min_units=np.minimum(self._whole(roster.least[rows]), most),
+            max_units=most,
+            reserved_units=self._whole(np.nan_to_num(roster.reserved[rows], nan=-1.0)).clip(-1),
+            held=np.rint(roster.cores[rows] * self.units_per_core).astype(np.int64),
             loss=loss,
             grid=grid,
             gain=gain,
             attained=roster.attained[rows],
             remaining=np.array(HORIZONS)[nearly] * roster.stride[rows] * cpu,
-            credit=roster.credit[rows],
+            credit=roster.credit[rows] * self.units_per_core,
             owners=tuple(roster.owners),
             owner=roster.owner[rows],
-            owner_credit=np.array(roster.owner_credit),
+            owner_credit=np.array(roster.owner_credit) * self.units_per_core,
             seconds_left=roster.deadline[rows] - now,
-            needed=needed_units(
-                roster, rows, outlook, cpu, np.minimum(roster.max_units[rows], capacity), now
-            ),
+            needed=needed_cores(roster, rows, outlook, cpu, np.minimum(roster.most[rows], cores), now)
+            * self.units_per_core,
+            sizes=self._sizes(roster, rows, capacity),
+            size_credit=roster.size_credit[rows] * self.units_per_core,
         )
         return Appraisal(
             rows=rows,
@@ -103,44 +137,67 @@ class Appraiser:
             iterations=iterations,
         )
 
+    def _most_units(self, roster: Roster, rows: Integers) -> Integers:
+        """Return the most units each job can use: at least one."""
+        units = np.rint(np.minimum(roster.most[rows] * self.units_per_core, UNLIMITED))
+        return np.asarray(np.maximum(units, 1.0), dtype=np.int64)
+
+    def _whole(self, cores: Floats) -> Integers:
+        """Return cores as units, rounded up."""
+        return np.asarray(np.ceil(cores * self.units_per_core - _DUST), dtype=np.int64)
+
+    def _sizes(self, roster: Roster, rows: Integers, capacity: int) -> dict[int, Integers]:
+        """Return the unit counts that jobs can run with, by their index in `rows`."""
+        if not roster.sized:
+            return {}
+        place = {row: index for index, row in enumerate(rows.tolist())}
+        unit = 1.0 / self.units_per_core
+        found = {
+            place[roster.ids[job_id]]: unit_sizes(demand, unit, capacity)
+            for job_id, demand in roster.sized.items()
+            if roster.ids[job_id] in place
+        }
+        return {index: sizes for index, sizes in found.items() if sizes is not None}
+
     def _iterations(
         self, roster: Roster, rows: Integers, grid: Integers, capacity: int
     ) -> tuple[Floats, Floats]:
         """Return the iterations of an epoch at every point of the grid, and CPU seconds per iteration."""
         known = roster.runtime.known(rows)
         cpu = roster.runtime.cpu[rows]
-        # A job that has not finished an iteration yet is taken to be like the others, unless it has had more.
+        # A job without a finished iteration is assumed to cost as much as the others, or the CPU time it has
+        # already used if that is more.
         like_others = (
             np.median(cpu[known])
             if known.any()
-            else max(capacity, 1) / max(len(rows), 1) * self.epoch_seconds
+            else max(capacity, 1) / max(len(rows), 1) * self.epoch_seconds / self.units_per_core
         )
         cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
-        units = np.minimum(grid, roster.max_units[rows, None]).astype(float)
-        seconds = roster.runtime.seconds(rows, cpu, units)
+        cores = np.minimum(grid / self.units_per_core, roster.most[rows, None])
+        seconds = roster.runtime.seconds(rows, cpu, cores)
         return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
 
     def _believed(self, roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
-        """Return the falls to go by, normalised, at every one of HORIZONS."""
+        """Return the normalised falls, with the optimism added, at each of HORIZONS."""
         hoped = outlook.fall + self.optimism * np.maximum(outlook.below - outlook.below[:, :1], 0.0)
         target = roster.target[rows]
         reached = np.minimum(outlook.level, roster.best[rows])
         wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
         hoped = np.minimum(hoped, wanted[:, None])
         extent = self.extent(roster, rows)[:, None]
-        # A job that has reported losses without any change among them has nothing to gain, as far as is known.
+        # A job whose losses are all equal is assumed to gain nothing.
         normalised = np.divide(hoped[:, 1:], extent, out=np.zeros_like(hoped[:, 1:]), where=extent > 0)
         start = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
         return np.where(roster.observed[rows, None] < 2, start, normalised)
 
     def extent(self, roster: Roster, rows: Integers) -> Floats:
-        """Return what a fall is compared with."""
+        """Return the loss range that each job's fall is divided by."""
         if self.by_largest_fall:
             return np.asarray(roster.largest_fall[rows])
         return np.asarray(roster.worst[rows] - roster.best[rows])
 
     def outlook(self, roster: Roster, rows: Integers) -> Outlook:
-        """Return the outlook at no and at every one of HORIZONS; zero where no loss is known."""
+        """Return the outlook at horizon 0 and at each of HORIZONS; zero for jobs without a loss."""
         level = np.zeros(len(rows))
         fall, below, above = np.zeros((3, len(rows), len(HORIZONS) + 1))
         heard = roster.observed[rows] > 0
@@ -153,14 +210,14 @@ class Appraiser:
 def explain(
     appraisal: Appraisal, allocation: Allocation, epoch: int, time: float, seconds: float
 ) -> Decision:
-    """Return the decision with the numbers it was made from."""
-    candidates, units = appraisal.candidates, allocation.units
+    """Return the decision together with the numbers that it was made from."""
+    candidates, units, unit = appraisal.candidates, allocation.units, appraisal.candidates.unit
     done = at_units(candidates.grid, appraisal.iterations, units[:, None])[:, 0]
-    # With one unit less, as it is, and with one more.
+    # The gain with one unit less, with the granted units, and with one unit more.
     around = np.maximum(units[:, None] + _AROUND, 0)
     less, gained, more = at_units(candidates.grid, candidates.gain, around).T
 
-    # Falls and half-intervals after that many iterations, all in one pass.
+    # Falls and half-intervals after these iterations, in one pass.
     outlook = appraisal.outlook
     tables = np.stack((outlook.fall, outlook.below, outlook.above)).reshape(-1, len(HORIZONS) + 1)
     ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
@@ -169,9 +226,10 @@ def explain(
     return Decision(
         epoch=epoch,
         time=time,
-        capacity=appraisal.capacity,
+        capacity=appraisal.capacity * unit,
+        unit=unit,
         ids=candidates.ids,
-        units=units,
+        cores=np.asarray(units * unit, dtype=np.float64),
         loss=candidates.loss,
         gain=gained,
         marginal=more - gained,
@@ -183,20 +241,20 @@ def explain(
         level=outlook.level,
         last=gained - less,
         weight=candidates.weight,
-        fair_share=allocation.fair_share,
-        sure=allocation.sure,
-        most=candidates.max_units,
+        fair_share=allocation.fair_share * unit,
+        sure=np.asarray(allocation.sure * unit, dtype=np.float64),
+        most=np.where(candidates.max_units >= UNLIMITED, np.inf, candidates.max_units * unit),
         competes=candidates.competes,
         owner=candidates.owner,
         owners=candidates.owners,
-        owner_share=allocation.owner_share,
+        owner_share=allocation.owner_share * unit,
     )
 
 
 def at_units(grid: Integers, table: Floats, units: Integers) -> Floats:
-    """Return each row of the table, given over the grid, at that row's several units; as many columns as of these.
+    """Return each row of the table, tabulated over the grid, at the unit counts in that row of `units`.
 
-    Linear between points of the grid, flat beyond.
+    Linear between points of the grid, constant beyond the last.
     """
     place = np.clip(np.searchsorted(grid, units, side="right") - 1, 0, max(len(grid) - 2, 0))
     each = np.arange(len(units))[:, None]

@@ -1,4 +1,4 @@
-"""The array types that core speaks in, by element type."""
+"""The array types used in core, by element type."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -11,7 +11,8 @@ loss costs the same however long the history is.
                                                               ends; p = 1/2 the slower ones of SGD
     flat         no slope              a smoothed or last loss
 
-Losses are weighted by decay**lag, so that a quick fit follows the last few and a long one the whole window.
+Losses are weighted by decay**lag: with a small decay a fit follows the last few losses, with a large one the
+whole window.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import numpy as np
 
 from slaq.core.arrays import Booleans, Floats
 
-#: Losses kept per job. At the slowest decay the oldest one still counts a seventh of the newest.
+#: Losses kept per job. At the slowest decay the oldest loss has a seventh of the weight of the newest.
 WINDOW = 64
 
 QUICK, MEDIUM, LONG = 0.6, 0.85, 0.97
@@ -32,21 +33,21 @@ FAMILIES = ("exponential", "power", "flat")
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One member of a family: how it bends, how far back it looks, and where it starts."""
+    """One member of a family: its shape, the decay of its weights, and where it starts."""
 
     #: One of FAMILIES.
     family: str
-    #: Weight of a loss relative to the one after it; 0 for the last loss alone.
+    #: Weight of a loss relative to the next; 0 uses the last loss only.
     decay: float
-    #: mu of an exponential; how many iterations older than its losses a power law is.
+    #: For an exponential: mu. For a power law: the iterations that it began before its first loss.
     parameter: float = 0.0
     #: p of a power law.
     power: float = 0.0
-    #: Whether it starts from the last loss, not from its own fit: better without noise, worse with it.
+    #: Whether the curve starts from the last loss instead of its own fit: better without noise, worse with noise.
     anchored: bool = False
 
     def shape(self, t: Floats, count: int) -> Floats:
-        """Return shape(t) - shape(0) for a curve of which `count` losses are known; it falls and is convex."""
+        """Return shape(t) - shape(0), falling and convex, for a job with `count` losses."""
         if self.family == "flat":
             return np.zeros_like(t)
         if self.family == "exponential":
@@ -65,7 +66,7 @@ def _powers(decay: float, ages: tuple[tuple[float, float], ...], *, anchored: bo
         yield Curve("power", decay, age, power, anchored=anchored)
 
 
-#: The curves every job is fitted with, in the order of the rows of `evidence.PRIOR`.
+#: The curves that are fitted to every job, in the order of the rows of `evidence.PRIOR`.
 CURVES: tuple[Curve, ...] = (
     Curve("flat", 0.0, anchored=True),
     Curve("flat", QUICK),
@@ -94,9 +95,9 @@ def of(families: tuple[str, ...]) -> Booleans:
 def filters() -> Floats:
     """Return the least-squares filters: shape (WINDOW + 1, WINDOW, 3 * curves).
 
-    Row n holds, for a job with n losses, what to multiply its window with (newest last, unused places at the
-    front): one column per curve for the slope, then one for the level at t = 0, then one for the level the
-    same curve has when its slope is held at zero.
+    Row n holds the weights for the window of a job with n losses (newest last, unused places at the front): one
+    column per curve for the slope, then one for the level at t = 0, then one for the level of the same curve
+    with its slope fixed at zero.
     """
     bank = np.zeros((WINDOW + 1, WINDOW, 3, len(CURVES)))
     for count in range(1, WINDOW + 1):
@@ -112,14 +113,14 @@ def filters() -> Floats:
             bank[count, -count:, 0, column] = slope
             bank[count, -count:, 1, column] = weights - slope * mean
     anchored = np.array([curve.anchored for curve in CURVES])
-    # Windows are given relative to their last loss, so a curve that starts there has level 0.
+    # Windows are relative to their last loss, so a curve that starts from the last loss has level 0.
     bank[:, :, 1:, anchored] = 0.0
     return bank.reshape(WINDOW + 1, WINDOW, 3 * len(CURVES))
 
 
 @lru_cache(maxsize=64)
 def falls(horizons: tuple[float, ...]) -> Floats:
-    """Return shape(0) - shape(h), what a slope of 1 falls by: shape (WINDOW + 1, curves, horizons)."""
+    """Return shape(0) - shape(h), the fall at slope 1: shape (WINDOW + 1, curves, horizons)."""
     t = np.array(horizons, dtype=float)
     table = np.zeros((WINDOW + 1, len(CURVES), len(t)))
     for count in range(1, WINDOW + 1):

@@ -1,4 +1,4 @@
-"""One epoch's decision with the numbers it was made from, so that anyone can ask why."""
+"""The decision of one epoch with the numbers it was made from, which explanations are written from."""
 
 from dataclasses import dataclass, field
 
@@ -11,49 +11,49 @@ def _none() -> Floats:
     return np.empty(0)
 
 
-def _no_units() -> Integers:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was granted for one epoch, and what was expected of it; arrays have one element per job."""
+    """The cores granted for one epoch and the forecasts behind them; arrays have one element per job."""
 
     epoch: int
     #: Seconds on the scheduler's clock.
     time: float
-    capacity: int
+    #: Cores to hand out, and the cores in one unit (the smallest step of a decision).
+    capacity: float
+    unit: float
     ids: tuple[str, ...]
-    units: Integers
-    #: Normalised loss as known when deciding.
+    #: Cores granted.
+    cores: Floats
+    #: Normalised loss at the time of the decision.
     loss: Floats
-    #: Predicted fall of normalised loss with the units granted.
+    #: Predicted fall of normalised loss with the cores granted.
     gain: Floats
-    #: What one unit more was predicted to add.
+    #: The gain predicted from one more unit.
     marginal: Floats
-    #: Forecast of the job's own loss at the end of the epoch: mean, and the ends of its 80% interval; NaN
-    #: before its first loss.
+    #: The forecast of the job's own loss at the end of the epoch: mean and 80% interval; NaN before its first
+    #: loss.
     expected: Floats
     expected_low: Floats
     expected_high: Floats
-    #: Whether the job's last loss was no number to learn from, so that it is held at its floor.
+    #: Whether the job's last loss was NaN or too large, so that the job holds only its guarantee.
     diverged: Booleans
     #: CPU seconds this decision took.
     seconds: float
-    # What it was made from; empty in decisions kept by earlier versions.
-    #: The loss as it stood, freed of noise as far as could be.
+    # The numbers behind the decision; empty in decisions stored by earlier versions.
+    #: The present loss, smoothed by the forecaster.
     level: Floats = field(default_factory=_none)
-    #: What the last unit granted was predicted to add.
+    #: The gain predicted from the last unit granted.
     last: Floats = field(default_factory=_none)
     weight: Floats = field(default_factory=_none)
-    #: Its fair share of the capacity, a real number, and the units it was sure of and could hold at most.
+    #: In cores: the job's fair share of the capacity, its guarantee, and the most it can use (infinite for no
+    #: limit).
     fair_share: Floats = field(default_factory=_none)
-    sure: Integers = field(default_factory=_no_units)
-    most: Integers = field(default_factory=_no_units)
-    #: Whether it competes by its loss.
+    sure: Floats = field(default_factory=_none)
+    most: Floats = field(default_factory=_none)
+    #: Whether the job competes by its loss.
     competes: Booleans = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    #: Whose job it is: a place in `owners`.
-    owner: Integers = field(default_factory=_no_units)
+    #: The owner of the job, as an index into `owners`.
+    owner: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     owners: tuple[str, ...] = ()
-    #: Units that were each owner's share, a real number; empty where the capacity is not shared between owners.
+    #: Each owner's share in cores; empty if the capacity is not shared between owners.
     owner_share: Floats = field(default_factory=_none)

@@ -1,57 +1,59 @@
-"""The exceptions a user of slaq may meet, all under one root."""
+"""Every exception that slaq raises on purpose, under one root."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import ceil
 from typing import Any
 
 from typing_extensions import override
 
 
 class SlaqError(Exception):
-    """The root of every error that slaq raises on purpose; its text is one sentence for the user.
+    """The root of all errors of slaq. The text of each is one sentence for the user.
 
     SlaqError
-    ├── AddressError        an address that a service cannot listen on, or that names none
-    ├── CapacityError       a capacity, or its course over time, that no cluster can have
-    ├── ClosingError        a service that is stopping was asked for more
-    ├── ClusterClosedError  a cluster that was shut down was asked for more
+    ├── AddressError        an address is malformed, or a service cannot listen on it
+    ├── CapacityError       a capacity, or a list of capacities over time, is invalid
+    ├── ClosingError        the service is stopping and takes no more requests
+    ├── ClusterClosedError  the cluster was shut down and takes no more jobs
     ├── CommandError        a command that cannot be run as a job
-    ├── ConflictError       a request that does not fit the state of what it is about
-    ├── DataError           features and targets that do not fit together
-    ├── DuplicateJobError   a job id was given to two jobs
-    ├── ForbiddenError      a user asked for what only others may
-    ├── ForecastError       a history or horizons that no forecast can be made from
-    ├── HyperparameterError a hyperparameter that an algorithm cannot train with
-    ├── IdentityError       a request without a token that the service knows
-    ├── JobFailedError      a job failed without an exception of its program to show for it
-    ├── JobOptionError      an option of a job that makes no sense
-    ├── JobsFileError       a jobs file with mistakes in it
-    ├── LimitError          a limit of a user, or of the service, is reached
-    ├── LossSourceError     a loss pattern or loss file that yields no losses
-    ├── LostReplyError      a service was lost before its reply came
-    ├── MissingExtraError   a library is needed that comes with an extra of slaq
-    ├── ModelError          a file does not hold the model that was asked for
-    ├── ProgramError        a training program that a jobs file names and that cannot be had
-    ├── StoreError          a database of jobs that cannot be used as it was asked to be
-    │   ├── StoreCorruptError  it is damaged, or no database of slaq's
-    │   ├── StoreFullError     it cannot be written: a full disk, or one that may only be read
-    │   ├── StoreLockedError   another process has it open
-    │   └── StoreVersionError  a newer slaq wrote it
-    ├── RateError           a user asks too often
-    ├── RequestError        a request that the service's API does not take
-    ├── ServiceFaultError   a defect of the service
-    ├── SettingsError       settings of a service with mistakes in them
-    ├── SnapshotError       a snapshot of the jobs under way that cannot be used
-    ├── SparkApiError       a private part of Spark that this version does not have
-    ├── SparkSessionError   a Spark session that jobs cannot be scheduled on
-    ├── TaskError           a task was lost for good, or raised what cannot be sent between processes
-    ├── ThrottleError       a way to enforce CPU shares that does not work on this machine
-    ├── TokenError          a token that cannot be made or removed
-    ├── UnknownDecisionError  a decision that was never made, or is no longer kept
-    ├── UnknownJobError     a job id was named that nobody submitted
-    ├── UnknownNameError    a policy, engine or other choice was named that does not exist
+    ├── ConflictError       a request does not fit the present state of its job or user
+    ├── DataError           features and targets do not fit together
+    ├── DuplicateJobError   two jobs have the same id
+    ├── ForbiddenError      a user has no right to do this
+    ├── ForecastError       a loss history or a horizon is invalid
+    ├── HyperparameterError a hyperparameter has a value that its algorithm cannot train with
+    ├── IdentityError       a request has no valid token
+    ├── JobFailedError      a job failed, and its program raised no exception
+    ├── JobOptionError      an option of a job has an invalid value
+    ├── JobsFileError       a jobs file has mistakes
+    ├── LimitError          a limit of a user or of the service is reached
+    ├── LossSourceError     a loss pattern or loss file yields no losses
+    ├── LostReplyError      the connection to the service broke before its reply came
+    ├── MissingExtraError   a library is not installed; one of slaq's extras installs it
+    ├── ModelError          a file does not hold the expected model
+    ├── PluginError         an installed package adds a policy or engine that cannot be used
+    ├── ProgramError        a training program cannot be found or loaded
+    ├── StoreError          a database of jobs cannot be used
+    │   ├── StoreCorruptError  the file is damaged, or is not a database of slaq
+    │   ├── StoreFullError     the file cannot be written: the disk is full or read-only
+    │   ├── StoreLockedError   another process has the file open
+    │   └── StoreVersionError  a newer slaq wrote the file
+    ├── RateError           a user sends too many requests
+    ├── RequestError        a request to the service's API is malformed
+    ├── ServiceFaultError   the service has a defect
+    ├── SettingsError       the settings of a service have mistakes
+    ├── SnapshotError       a snapshot of the active jobs cannot be used
+    ├── SparkApiError       this version of Spark lacks a private part that slaq uses
+    ├── SparkSessionError   jobs cannot be scheduled on a Spark session
+    ├── TaskError           a task was lost for good, or its exception cannot be pickled
+    ├── ThrottleError       a way to enforce CPU shares does not work on this machine
+    ├── TokenError          a token cannot be created, read or revoked
+    ├── UnknownDecisionError  there is no such decision, or the store has removed it
+    ├── UnknownJobError     there is no job of this id
+    ├── UnknownNameError    there is no policy, engine or other choice of this name
     ├── UnreachableError    no service answers at an address
-    └── WorkloadError       a workload or recorded curve could not be read or written
+    └── WorkloadError       a workload or recorded curve cannot be read or written
 
     A subclass carries its data as attributes and writes its own message: what was found, what was
     expected, what to type instead.
@@ -59,13 +61,13 @@ class SlaqError(Exception):
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are pickled as a call with their message, which does not fit a subclass's arguments;
-        # these travel between processes as they are.
-        return as_it_was, (type(self), self.args, vars(self))
+        # By default an exception is unpickled by a call with its message, which does not match the
+        # arguments of a subclass. So the message and the attributes are restored without that call.
+        return restore_error, (type(self), self.args, vars(self))
 
 
-def as_it_was(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlaqError:
-    """Return an error that was taken apart, from its message and its data."""
+def restore_error(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str, Any]) -> SlaqError:
+    """Return the unpickled error, from its message and its attributes."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)
@@ -73,7 +75,7 @@ def as_it_was(kind: type[SlaqError], args: tuple[Any, ...], attributes: dict[str
 
 
 class UnknownNameError(SlaqError):
-    """A name was given where only certain names are known."""
+    """A name is not among the known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind = kind
@@ -85,12 +87,12 @@ class UnknownNameError(SlaqError):
 
 
 class CapacityError(SlaqError):
-    """A capacity, or its course over time, is not one that a cluster can have."""
+    """A capacity, or a list of capacities over time, is invalid."""
 
     def __init__(self, found: str) -> None:
         self.found = found
         super().__init__(
-            f"{found}; give 0 or more units, or (seconds, units) pairs in ascending order of time"
+            f"{found}; give a number of cores (0 or more), or (seconds, cores) pairs in ascending order of time"
         )
 
 
@@ -104,26 +106,26 @@ class CommandError(SlaqError):
 
 
 class ClusterClosedError(SlaqError):
-    """A cluster was asked for something after it was shut down."""
+    """The cluster was shut down and takes no more jobs."""
 
     def __init__(self) -> None:
         super().__init__("this cluster was shut down; make a new one, or submit inside its `with` block")
 
 
 class DataError(SlaqError):
-    """Features and targets that no job can be trained on; its text says what is wrong with them."""
+    """Features and targets do not fit together; the message says what to change."""
 
 
 class DuplicateJobError(SlaqError):
-    """A job id was given to two jobs."""
+    """Two jobs have the same id."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        super().__init__(f"there is a job {job_id!r} already; give each job an id of its own")
+        super().__init__(f"there is already a job {job_id!r}; choose another id")
 
 
 class ForecastError(SlaqError):
-    """A history, or horizons, that no forecast can be made from; its text says what to give instead."""
+    """A loss history or a horizon is invalid; the message says what to give instead."""
 
 
 class HyperparameterError(SlaqError):
@@ -138,21 +140,34 @@ class HyperparameterError(SlaqError):
 
 
 class MissingExtraError(SlaqError):
-    """A library is not installed that one of slaq's extras brings."""
+    """A library is not installed; one of slaq's extras installs it."""
 
     def __init__(self, library: str, extra: str) -> None:
         self.library = library
         self.extra = extra
-        super().__init__(f"{library} is not installed; install it with: pip install slaq[{extra}]")
+        super().__init__(f"{library} is not installed; install it with: pip install 'slaq[{extra}]'")
 
 
 class ModelError(SlaqError):
-    """A file does not hold the model that was asked for."""
+    """A file does not hold the expected model."""
 
     def __init__(self, path: str, found: str) -> None:
         self.path = path
         self.found = found
         super().__init__(f"{path}: {found}; give a file that the model's save() wrote")
+
+
+class PluginError(SlaqError):
+    """A policy or engine that an installed package adds cannot be used."""
+
+    def __init__(self, kind: str, name: str, package: str, found: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.package = package
+        self.found = found
+        super().__init__(
+            f"cannot use the {kind} {name!r} from {package}: {found}; update or uninstall that package"
+        )
 
 
 class LossSourceError(SlaqError):
@@ -165,32 +180,32 @@ class LossSourceError(SlaqError):
 
 
 class SnapshotError(SlaqError):
-    """A snapshot of the jobs under way cannot be used."""
+    """A snapshot of the active jobs cannot be used."""
 
     def __init__(self, found: str) -> None:
         self.found = found
         super().__init__(
-            f"the snapshot cannot be used: {found}; leave it out and read the observations again"
+            f"the snapshot cannot be used: {found}; rebuild the jobs from their observations instead"
         )
 
 
 class SparkApiError(SlaqError):
-    """Spark lacks, or has moved, private parts that scheduling needs."""
+    """This version of Spark lacks private parts that scheduling needs."""
 
     def __init__(self, versions: Mapping[str, str], moved: Sequence[tuple[str, str]]) -> None:
         self.versions = dict(versions)
-        #: Each part with what was met in its place.
+        #: Each missing part, and what was found instead.
         self.moved = tuple(moved)
         here = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         told = "; ".join(f"{what}: {found}" for what, found in self.moved)
         super().__init__(
-            f"this Spark ({here}) does not have what slaq steers it by: {told}; "
-            "install the version slaq was tested with: pip install slaq[spark]"
+            f"slaq cannot control this Spark ({here}): {told}; "
+            "install the version that slaq was tested with: pip install 'slaq[spark]'"
         )
 
 
 class SparkSessionError(SlaqError):
-    """A Spark session on which jobs cannot be scheduled."""
+    """Jobs cannot be scheduled on this Spark session."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -199,7 +214,7 @@ class SparkSessionError(SlaqError):
 
 
 class ThrottleError(SlaqError):
-    """A way to enforce CPU shares that does not work on this machine."""
+    """A way to enforce CPU shares does not work on this machine."""
 
     def __init__(self, name: str, reason: str, usable: Iterable[str]) -> None:
         self.name = name
@@ -211,7 +226,7 @@ class ThrottleError(SlaqError):
 
 
 class JobFailedError(SlaqError):
-    """A job failed, and there is no exception of its program that tells why."""
+    """A job failed, and its program raised no exception."""
 
     def __init__(self, job_id: str, reason: str) -> None:
         self.job_id = job_id
@@ -220,20 +235,25 @@ class JobFailedError(SlaqError):
 
 
 class JobOptionError(SlaqError):
-    """An option of a job was given a value that makes no sense."""
+    """An option of a job has an invalid value."""
 
     def __init__(self, option: str, value: object, wanted: str) -> None:
         self.option = option
         self.value = value
         self.wanted = wanted
-        super().__init__(f"{option} is {value!r}; give {wanted}")
+        super().__init__("; ".join(self.parts))
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """What was found, and what to do."""
+        return f"{self.option} is {self.value!r}", f"give {self.wanted}"
 
 
 class TaskError(SlaqError):
-    """A task was lost for good, or raised what cannot be sent between processes."""
+    """A task was lost for good, or its exception cannot be pickled."""
 
     def __init__(self, partition: int, reason: str) -> None:
-        #: -1 where it is not known.
+        #: -1 if unknown.
         self.partition = partition
         self.reason = reason
         where = f"the task of partition {partition}" if partition >= 0 else "a task"
@@ -241,28 +261,28 @@ class TaskError(SlaqError):
 
 
 class UnknownDecisionError(SlaqError):
-    """A decision was asked for that was never made, or is no longer kept."""
+    """There is no such decision, or the store has removed it."""
 
     def __init__(self, epoch: int | None) -> None:
         self.epoch = epoch
         which = "no decision yet" if epoch is None else f"no decision of epoch {epoch}"
-        super().__init__(f"there is {which}; /decisions lists those that are kept")
+        super().__init__(f"there is {which}; GET /decisions lists the decisions in the store")
 
 
 class UnknownJobError(SlaqError):
-    """A job id was named that nobody submitted."""
+    """There is no job of this id."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        super().__init__(f"there is no job {job_id!r}; submit it first, or check the id")
+        super().__init__(f"there is no job {job_id!r}; `slaq ls --all` lists the ids of your jobs")
 
 
 class WorkloadError(SlaqError):
-    """A workload or a recorded curve could not be read or written."""
+    """A workload or a recorded curve cannot be read or written."""
 
     def __init__(self, path: str, line: int | None, found: str, remedy: str) -> None:
         self.path = path
-        #: Counted from 1; None where the whole file is meant.
+        #: Counted from 1; None if the whole file is meant.
         self.line = line
         self.found = found
         self.remedy = remedy
@@ -271,11 +291,11 @@ class WorkloadError(SlaqError):
 
 
 class JobsFileError(SlaqError):
-    """A jobs file has mistakes; all of them are told at once."""
+    """A jobs file has mistakes; the message lists all of them."""
 
     def __init__(self, path: str, mistakes: Sequence[tuple[int, str, str]]) -> None:
         self.path = path
-        #: Each with its line, counted from 1, what was found there, and what to do.
+        #: For each mistake: its line (counted from 1), what was found, what to write instead.
         self.mistakes = tuple(mistakes)
         told = [f"{path}, line {line}: {found}; {remedy}" for line, found, remedy in mistakes]
         if len(told) > 1:
@@ -284,10 +304,10 @@ class JobsFileError(SlaqError):
 
 
 class SettingsError(SlaqError):
-    """The settings of a service have mistakes; all of them are told at once."""
+    """The settings of a service have mistakes; the message lists all of them."""
 
     def __init__(self, mistakes: Sequence[tuple[str, str, str]]) -> None:
-        #: Each with where it stands (a file and line, a flag, a variable), what was found there, and what to do.
+        #: For each mistake: its place (file and line, flag or variable), what was found, what to write instead.
         self.mistakes = tuple(mistakes)
         told = [f"{where}: {found}; {remedy}" for where, found, remedy in self.mistakes]
         if len(told) > 1:
@@ -296,7 +316,7 @@ class SettingsError(SlaqError):
 
 
 class ProgramError(SlaqError):
-    """A jobs file names a training program that cannot be had."""
+    """A training program cannot be found or loaded."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -305,7 +325,7 @@ class ProgramError(SlaqError):
 
 
 class AddressError(SlaqError):
-    """An address that a service cannot listen on, or that names none."""
+    """An address is malformed, or a service cannot listen on it."""
 
     def __init__(self, address: str, found: str, remedy: str) -> None:
         self.address = address
@@ -315,14 +335,14 @@ class AddressError(SlaqError):
 
 
 class ClosingError(SlaqError):
-    """A service that is stopping was asked for more."""
+    """The service is stopping and takes no more requests."""
 
     def __init__(self) -> None:
-        super().__init__("the service is stopping; ask again when it is back")
+        super().__init__("the service is stopping; try again when it has started again")
 
 
 class ConflictError(SlaqError):
-    """A request does not fit the state of what it is about."""
+    """A request does not fit the present state of its job or user."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -331,25 +351,27 @@ class ConflictError(SlaqError):
 
 
 class ForbiddenError(SlaqError):
-    """A user asked for what only others may."""
+    """A user has no right to do this."""
 
     def __init__(self, user: str, what: str) -> None:
         self.user = user
-        #: Reads on after "may not".
+        #: Completes the sentence "the user may not ...".
         self.what = what
         super().__init__(f"{user} may not {what}; ask an admin of this service")
 
 
 class IdentityError(SlaqError):
-    """A request came without a token that the service knows."""
+    """A request has no valid token."""
 
     def __init__(self, found: str) -> None:
         self.found = found
-        super().__init__(f"{found}; give one that an admin made with `slaq token`, in SLAQ_TOKEN")
+        super().__init__(
+            f"{found}; put a token from an admin (`slaq token create`) into the variable SLAQ_TOKEN"
+        )
 
 
 class LimitError(SlaqError):
-    """A limit of a user, or of the service, is reached."""
+    """A limit of a user or of the service is reached."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -358,39 +380,42 @@ class LimitError(SlaqError):
 
 
 class LostReplyError(SlaqError):
-    """A service was lost before its reply came, so that nobody knows whether it did what was asked."""
+    """The connection to the service broke before its reply came; the request may or may not have taken effect."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         super().__init__(
-            f"the service at {address} was lost before it replied; see whether it did what was asked "
-            "(`slaq ls`) before you ask again"
+            f"the connection to the service at {address} broke before its reply came; "
+            "check with `slaq ls` whether the request took effect before you repeat it"
         )
 
 
 class RateError(SlaqError):
-    """A user asks too often."""
+    """A user sends too many requests."""
 
     def __init__(self, seconds: float) -> None:
-        #: After which the next request is taken.
+        #: Seconds until the next request is accepted.
         self.seconds = seconds
-        super().__init__(f"too many requests; ask again in {seconds:.1f} seconds")
+        # Rounded up, so that a wait of 10 ms does not read as 0.0 seconds.
+        super().__init__(f"too many requests; wait {max(ceil(10 * seconds), 1) / 10:.1f} seconds")
 
 
 class RequestError(SlaqError):
-    """A request that the service's API does not take; its text says what is wrong with it."""
+    """A request to the service's API is malformed; the message says what to change."""
 
 
 class ServiceFaultError(SlaqError):
-    """The service failed at something by a defect of its own."""
+    """The service has a defect."""
 
     def __init__(self, reference: str) -> None:
         self.reference = reference
-        super().__init__(f"the service failed at this by a defect; its log tells more under {reference}")
+        super().__init__(
+            f"the request failed because of a defect in the service; its log has the traceback under {reference}"
+        )
 
 
 class TokenError(SlaqError):
-    """A token cannot be made or removed."""
+    """A token cannot be created, read or revoked."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -405,12 +430,13 @@ class UnreachableError(SlaqError):
         self.address = address
         self.reason = reason
         super().__init__(
-            f"no service answers at {address} ({reason}); start one with `slaq serve`, or name another in SLAQ_URL"
+            f"no service answers at {address} ({reason}); start one with `slaq serve`, "
+            "or put the address of another into SLAQ_URL"
         )
 
 
 class StoreError(SlaqError):
-    """A database of jobs cannot be used as it was asked to be."""
+    """A database of jobs cannot be used."""
 
     def __init__(self, path: str, found: str, remedy: str) -> None:
         self.path = path
@@ -420,39 +446,41 @@ class StoreError(SlaqError):
 
 
 class StoreCorruptError(StoreError):
-    """A database of jobs is damaged, or is no such thing."""
+    """The file is damaged, or is not a database of slaq."""
 
     def __init__(self, path: str, found: str) -> None:
         super().__init__(path, found, "restore a backup, or name another file")
 
 
 class StoreFullError(StoreError):
-    """A database of jobs cannot be written; nothing of what was to be written was kept."""
+    """The file cannot be written; the failed transaction left no trace."""
 
     def __init__(self, path: str, found: str) -> None:
         super().__init__(
             path,
-            f"it cannot be written ({found})",
-            "make room on its disk, and what was kept so far is still there",
+            f"the database cannot be written ({found})",
+            "free space on its disk; what was stored before is intact",
         )
 
 
 class StoreLockedError(StoreError):
-    """A database of jobs is open in another process."""
+    """Another process has the file open."""
 
     def __init__(self, path: str, pid: int | None) -> None:
-        #: The process that has it open, where that is known.
+        #: The process that has the file open; None if unknown.
         self.pid = pid
         who = "another program" if pid is None else f"process {pid}"
-        super().__init__(path, f"it is in use by {who}", "stop that first, or name another file")
+        super().__init__(path, f"the database is in use by {who}", f"stop {who} first, or name another file")
 
 
 class StoreVersionError(StoreError):
-    """A database of jobs was written by a newer slaq."""
+    """A newer slaq wrote the file."""
 
     def __init__(self, path: str, version: int, known: int) -> None:
         self.version = version
         self.known = known
         super().__init__(
-            path, f"its schema is version {version}, and this slaq knows up to {known}", "run a newer slaq"
+            path,
+            f"the database has schema version {version}, and this slaq reads versions up to {known}",
+            "upgrade slaq",
         )

@@ -1,8 +1,9 @@
-"""What an engine tells the scheduler, in the past tense."""
+"""The events that an engine reports to the scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slaq.core.demand import Demand
 from slaq.core.job import JobState, Observation
 
 
@@ -14,15 +15,15 @@ class LossObserved:
     #: Seconds on the scheduler's clock.
     at: float
     observation: Observation
-    #: What else was reported with it.
+    #: Other numbers reported with the loss.
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
-    #: Where in what the job has reported, in bytes, this loss ends; None where nobody counts.
+    #: The byte offset, in the job's reports, at which this loss ends; None if offsets are not tracked.
     reach: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRateChanged:
-    """A job announced a new learning rate: its curve bends here."""
+    """A job announced a new learning rate, which changes its loss curve from here on."""
 
     job_id: str
     at: float
@@ -31,29 +32,50 @@ class LearningRateChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveBegan:
-    """A job began to train another model: its losses from here on are a curve of their own."""
+    """A job began to train another model: its next losses form a new curve."""
 
     job_id: str
     at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DemandChanged:
+    """A running job reported what it can use from now on."""
+
+    job_id: str
+    at: float
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingChanged:
+    """A job stopped or resumed reporting losses; it competes by its loss only while it reports losses."""
+
+    job_id: str
+    at: float
+    trains: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """A job came to its end."""
+    """A job ended."""
 
     job_id: str
     at: float
     state: JobState
-    #: Why, where it did not complete; one sentence.
+    #: One sentence on why the job did not complete; else empty.
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityChanged:
-    """Units were gained or lost."""
+    """The number of cores changed."""
 
     at: float
-    capacity: int
+    #: The cores from now on.
+    capacity: float
 
 
-Event = LossObserved | LearningRateChanged | CurveBegan | JobEnded | CapacityChanged
+#: The events about one job.
+JobEvent = LossObserved | LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobEnded
+Event = JobEvent | CapacityChanged

@@ -1,4 +1,4 @@
-"""One job's part in a decision, in numbers and in plain sentences: why it holds what it holds."""
+"""Explain why a job holds its cores: the part of a decision about one job, in numbers and sentences."""
 
 import math
 from collections.abc import Iterator
@@ -11,30 +11,30 @@ from slaq.core.appraisal import Appraisal, at_units
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownJobError
 from slaq.core.prospects import Prospects
-from slaq.core.roster import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What an explanation has to know of the policy that decided."""
+class PolicyRule:
+    """What an explanation needs to know about the policy that decided."""
 
     name: str
-    #: Whether units go by what each of them gains; else gains are told, but decided nothing.
+    #: Whether the policy gives cores to the jobs that gain the most.
     by_gain: bool = True
-    #: Whether what a job needs to make its deadline comes first.
+    #: Whether the policy first serves jobs that need cores to meet their deadlines.
     by_need: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlooks:
-    """When a job is expected to be good enough, at the units it usually holds."""
+    """When a job is expected to reach 90%, 95% and its target with the cores it usually holds."""
 
-    #: The share of its whole reduction made so far.
+    #: The share of the whole reduction reached so far.
     reduction: float
-    #: Seconds from the decision; None where that is not foreseen, or nothing can be said yet.
+    #: Seconds from the decision; None if they cannot be forecast.
     seconds_to_90: float | None
     seconds_to_95: float | None
-    #: Its own target: seconds to it, the probability of making it by the deadline, and whether it is out of reach.
+    #: For the job's own target: seconds to it, the probability of reaching it by the deadline, and whether it is
+    #: out of reach.
     seconds_to_target: float | None
     chance: float | None
     hopeless: bool
@@ -42,73 +42,74 @@ class Outlooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The job that got the last unit there was: the one that it brings the least, of those who got more than sure.
+    """The job that got the last unit: of all jobs above their guarantee, the one that gains least from its last.
 
-    The job itself has no rival where it is that one, or where nobody got more than was sure.
+    There is no rival if the explained job itself got the last unit, or if no job holds more than its guarantee.
     """
 
-    #: None where its name is not to be told.
+    #: None if the reader may not see the name.
     id: str | None
-    units: int
+    cores: float
     weight: float
-    #: What that unit was predicted to add to its gain.
+    #: The gain predicted from the rival's last unit.
     last_unit: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job holds what it holds; gains are predicted falls of normalised loss over the epoch."""
+    """Why a job holds its cores. Gains are predicted falls of normalised loss over the epoch."""
 
     job_id: str
     epoch: int
     #: Seconds on the scheduler's clock.
     time: float
     policy: str | None
-    #: Units granted to it, and to be granted in all.
-    units: int
-    capacity: int
-    #: Its own loss: as it stands, and as forecast for the end of the epoch with the ends of the 80% interval.
-    #: None before its first loss.
+    #: Cores granted to the job, cores to hand out in all, and the cores in one unit (the smallest step).
+    cores: float
+    capacity: float
+    unit: float
+    #: The job's own loss now, and its forecast for the end of the epoch with an 80% interval; None before its
+    #: first loss.
     loss: float | None
     expected: float | None
     expected_low: float | None
     expected_high: float | None
-    #: 1 at the start, towards 0.
+    #: 1 at the start, falling towards 0.
     normalised_loss: float
     weight: float
     gain: float
-    #: The gain for each of its units, what the last one of them added and what one more would have added.
-    gain_per_unit: float
+    #: The gain per core, from the last unit, and from one more unit.
+    gain_per_core: float
     last_unit: float
     next_unit: float
-    #: (units, gain) at some numbers of units, where the decision is still at hand.
-    gains: tuple[tuple[int, float], ...]
-    #: Units that make its target likely by its deadline; None without one, where it cannot be made, and where the
-    #: decision is no longer at hand.
+    #: (cores, gain) at some numbers of cores; empty for older decisions.
+    gains: tuple[tuple[float, float], ...]
+    #: Cores that make the target likely by the deadline; None without a deadline, if the target cannot be
+    #: reached, and for older decisions.
     needed: float | None
-    #: Its fair share of the capacity, the units it was sure of, and the most it could hold; None for no limit.
+    #: In cores: the fair share of the capacity, the guarantee, and the most the job can use (None for no limit).
     fair_share: float
-    sure: int
-    most: int | None
+    sure: float
+    most: float | None
     owner: str
-    #: Where the capacity is shared between owners: its owner's share, and the units its owner's jobs hold.
+    #: The owner's share, and the cores of all its jobs; None if the capacity is not shared between owners.
     owner_share: float | None
-    owner_units: int | None
+    owner_cores: float | None
     rival: Rival | None
     prospects: Outlooks | None
-    #: Why it does not hold more, and what else is remarkable; sentences.
+    #: Sentences on why the job does not hold more cores.
     reasons: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON takes them."""
+        """Return the fields as JSON values."""
         return asdict(self) | {"gains": [list(point) for point in self.gains], "reasons": list(self.reasons)}
 
     def as_text(self) -> str:
-        """Return it all as plain sentences, one to a line."""
+        """Return the explanation as sentences, one a line."""
         return "\n".join(_sentences(self))
 
     def without_names(self) -> Self:
-        """Return the same without the name of the rival, which may be somebody else's job."""
+        """Return the explanation without the name of the rival, which may be another user's job."""
         if self.rival is None or self.rival.id is None:
             return self
         nobody = replace(self.rival, id=None)
@@ -122,19 +123,18 @@ def explain_job(
     *,
     appraisal: Appraisal | None = None,
     prospects: Prospects | None = None,
-    policy: Rule | None = None,
+    policy: PolicyRule | None = None,
 ) -> Explanation:
-    """Return why a job of this decision holds what it holds.
+    """Return why a job of this decision holds its cores.
 
-    The appraisal the decision was made from adds the gain over units, prospects add when the job is expected to
-    be good enough; both are of the same jobs as the decision. A job that is not among them, such as one that is
-    paused, raises UnknownJobError.
+    `appraisal` adds the gain at other numbers of cores, `prospects` adds expected times; both must be of the
+    same jobs as the decision. Raises UnknownJobError for a job without a part in it, such as a paused one.
     """
     if job_id not in decision.ids or len(decision.sure) != len(decision.ids):
         raise UnknownJobError(job_id)
     row = decision.ids.index(job_id)
     heard = not math.isnan(decision.expected[row])
-    units, gain, most = int(decision.units[row]), float(decision.gain[row]), int(decision.most[row])
+    cores, gain, most = float(decision.cores[row]), float(decision.gain[row]), float(decision.most[row])
     shared = len(decision.owner_share) > 0
     owner = int(decision.owner[row])
     explanation = Explanation(
@@ -142,8 +142,9 @@ def explain_job(
         epoch=decision.epoch,
         time=decision.time,
         policy=None if policy is None else policy.name,
-        units=units,
+        cores=cores,
         capacity=decision.capacity,
+        unit=decision.unit,
         loss=float(decision.level[row]) if heard else None,
         expected=float(decision.expected[row]) if heard else None,
         expected_low=float(decision.expected_low[row]) if heard else None,
@@ -151,17 +152,17 @@ def explain_job(
         normalised_loss=float(decision.loss[row]),
         weight=float(decision.weight[row]),
         gain=gain,
-        gain_per_unit=gain / units if units else 0.0,
+        gain_per_core=gain / cores if cores else 0.0,
         last_unit=float(decision.last[row]),
-        next_unit=float(decision.marginal[row]) if units < most else 0.0,
-        gains=() if appraisal is None else _gain_curve(appraisal, row, units),
-        needed=None if appraisal is None else _finite(float(appraisal.candidates.needed[row])) or None,
+        next_unit=float(decision.marginal[row]) if cores < most else 0.0,
+        gains=() if appraisal is None else _gain_curve(appraisal, row, round(cores / decision.unit)),
+        needed=None if appraisal is None else _needed(appraisal, row),
         fair_share=float(decision.fair_share[row]),
-        sure=int(decision.sure[row]),
-        most=None if most >= UNLIMITED else most,
+        sure=float(decision.sure[row]),
+        most=_finite(most),
         owner=decision.owners[owner],
         owner_share=float(decision.owner_share[owner]) if shared else None,
-        owner_units=int(decision.units[decision.owner == owner].sum()) if shared else None,
+        owner_cores=float(decision.cores[decision.owner == owner].sum()) if shared else None,
         rival=_rival(decision, row),
         prospects=None if prospects is None else _outlooks(prospects, row),
         reasons=(),
@@ -169,19 +170,24 @@ def explain_job(
     return replace(explanation, reasons=tuple(_reasons(explanation, decision, row, policy)))
 
 
-def _gain_curve(appraisal: Appraisal, row: int, units: int) -> tuple[tuple[int, float], ...]:
-    """Return the gain at and around its units, at half and twice as many, at none and at the most it can hold."""
+def _needed(appraisal: Appraisal, row: int) -> float | None:
+    """Return the cores that the job needs to meet its deadline; None if it needs none or cannot meet it."""
+    return _finite(float(appraisal.candidates.needed[row]) * appraisal.candidates.unit) or None
+
+
+def _gain_curve(appraisal: Appraisal, row: int, units: int) -> tuple[tuple[float, float], ...]:
+    """Return the gain at 0, 1, the held and the most units, at half and twice the held, and next to the held."""
     candidates = appraisal.candidates
     most = int(min(candidates.max_units[row], appraisal.capacity))
     asked = (0, 1, units // 2, units - 1, units, units + 1, 2 * units, most)
     points = sorted({min(max(count, 0), most) for count in asked})
     gains = at_units(candidates.grid, candidates.gain[row : row + 1], np.array([points]))[0]
-    return tuple(zip(points, gains.tolist(), strict=True))
+    return tuple((point * candidates.unit, gain) for point, gain in zip(points, gains.tolist(), strict=True))
 
 
 def _rival(decision: Decision, row: int) -> Rival | None:
-    """Return who got the last unit, among the owner's own jobs where the capacity is shared between owners."""
-    open_to = decision.competes & (decision.units > decision.sure)
+    """Return the job that got the last unit; only the owner's own jobs if the capacity is shared between owners."""
+    open_to = decision.competes & (decision.cores > decision.sure)
     if len(decision.owner_share):
         open_to &= decision.owner == decision.owner[row]
     takers = open_to.nonzero()[0]
@@ -192,7 +198,7 @@ def _rival(decision: Decision, row: int) -> Rival | None:
         return None
     return Rival(
         id=decision.ids[place],
-        units=int(decision.units[place]),
+        cores=float(decision.cores[place]),
         weight=float(decision.weight[place]),
         last_unit=float(decision.last[place]),
     )
@@ -214,91 +220,100 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _reasons(e: Explanation, decision: Decision, row: int, policy: Rule | None) -> Iterator[str]:
+def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | None) -> Iterator[str]:
     if decision.diverged[row]:
-        yield "its last loss was not a number to learn from, so it is held at what it is sure of until one is"
+        yield "the last loss is not a finite number, so the job holds only its guarantee until a loss is finite"
     if e.capacity == 0:
-        yield "there are no units to hand out"
-    elif e.most is not None and e.units >= e.most:
-        yield f"it holds its maximum of {_units(e.most)}"
-    elif e.units >= e.capacity:
-        yield "it holds all there is"
+        yield "there are no cores to hand out"
+    elif e.most is not None and e.cores >= e.most:
+        yield f"the job holds its maximum of {_cores(e.most)}"
+    elif e.cores >= e.capacity:
+        yield "the job holds all cores"
     elif not decision.competes[row]:
-        yield f"it does not compete by its loss: it holds its fair share of {e.fair_share:.4g} or its reservation"
+        share = _cores(e.fair_share)
+        yield f"the job reports no loss, so it holds its reservation or its fair share of {share}"
     elif not decision.diverged[row]:
         yield from _why_no_more(e, policy)
-    if e.owner_share is not None and e.owner_units is not None and e.owner_units < decision.units.sum():
-        held = "full" if e.owner_units >= math.floor(e.owner_share) else f"used to {e.owner_units}"
-        yield f"the share of its owner {e.owner!r} is {e.owner_share:.4g} of {_units(e.capacity)}, and {held}"
-    if e.units == 0 and e.capacity:
-        yield "what it is sure of is less than a unit, so it holds one in turn with others"
+    if e.owner_share is not None and e.owner_cores is not None and e.owner_cores < decision.cores.sum():
+        full = e.owner_cores >= e.owner_share - e.unit
+        held = "all of it is used" if full else f"{_cores(e.owner_cores)} of it are used"
+        yield f"the share of its owner {e.owner!r} is {e.owner_share:.4g} of {_cores(e.capacity)}, and {held}"
+    if e.cores == 0 and e.capacity:
+        least = "1 core" if e.unit == 1 else f"{e.unit:.3g} of a core"
+        yield f"the job's guarantee is below {least}, so it runs in turn with others"
 
 
-def _why_no_more(e: Explanation, policy: Rule | None) -> Iterator[str]:
+def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
     """Yield why a competing job did not get the next unit."""
     if policy is not None and not policy.by_gain:
-        yield f"the policy {policy.name!r} shares out units without regard to what the next one gains"
+        yield f"the policy {policy.name!r} does not divide cores by predicted gain"
         return
     if policy is not None and policy.by_need and e.needed is not None:
-        needs = f"it needs {e.needed:.3g} of the units to make its deadline"
-        got = e.units >= e.needed
-        yield f"{needs}, and holds them" if got else f"{needs}, which do not fit beside those who need less"
+        needs = f"the job needs {_cores(e.needed)} to meet its deadline"
+        got = e.cores >= e.needed
+        yield f"{needs}, and holds them" if got else f"{needs}, and jobs that need fewer come first"
     if e.next_unit <= 0.0:
-        yield "a further unit is predicted to bring it nothing in this epoch"
+        yield "more cores are predicted to gain nothing in this epoch"
     if e.rival is None:
         return
     here, there = e.weight * e.next_unit, e.rival.weight * e.rival.last_unit
     if here <= there:
-        held = "it is held at what it is sure of, because " if e.units <= e.sure else ""
-        yield f"{held}its next unit would add {here:.3g}, and the last one adds {there:.3g} at {_name(e.rival)}"
+        held = "the job holds only its guarantee: " if e.cores <= e.sure else ""
+        step = f"{e.unit:.3g} of a core more" if e.unit < 1 else "one core more"
+        yield f"{held}{step} would gain {here:.3g} for this job, and gains {there:.3g} for {_name(e.rival)}"
 
 
 def _sentences(e: Explanation) -> Iterator[str]:
-    yield f"Job {e.job_id!r} holds {_units(e.units)} of {e.capacity} in epoch {e.epoch}."
+    yield f"Job {e.job_id!r} holds {_cores(e.cores)} of {e.capacity:.4g} in epoch {e.epoch}."
     if e.loss is None:
-        yield "It has not reported a loss yet, so it is taken to fall as jobs do at their start."
+        yield "The job has not reported a loss yet: slaq assumes the fall that is usual at the start of a job."
     else:
         yield (
             f"Its loss stands at {e.loss:.6g} and is forecast to be {e.expected:.6g} at the end of the epoch "
             f"(80%: {e.expected_low:.6g} to {e.expected_high:.6g})."
         )
     yield (
-        f"These units are predicted to cut its normalised loss of {e.normalised_loss:.3f} by {e.gain:.3g}, "
-        f"{e.gain_per_unit:.3g} for each; one more would add {e.next_unit:.3g}."
+        f"In this epoch these cores are predicted to cut its normalised loss of {e.normalised_loss:.3f} by "
+        f"{e.gain:.3g}."
     )
     if e.rival is not None:
-        added = f"it adds {e.rival.last_unit:.3g} there"
-        yield f"The last unit that was free went to {_name(e.rival)}, which holds {e.rival.units}: {added}."
+        yield (
+            f"The last share of a core went to {_name(e.rival)}, which holds {_cores(e.rival.cores)} and gains "
+            f"{e.rival.last_unit:.3g} by that share."
+        )
         if {e.weight, e.rival.weight} != {1.0}:
-            yield f"Gains are multiplied by weights: {e.weight:g} here, {e.rival.weight:g} there."
-    elif e.units > e.sure:
-        yield "It got the last unit that was free."
+            yield (
+                f"Gains are multiplied by weights: {e.weight:g} for this job, {e.rival.weight:g} for "
+                f"{_name(e.rival)}."
+            )
+    elif e.cores > e.sure:
+        yield "The job itself got the last free share of a core."
     for reason in e.reasons:
         yield f"{reason[:1].upper()}{reason[1:]}."
-    yield f"Its fair share would be {e.fair_share:.4g}; it was sure of {e.sure}."
+    yield f"Its fair share would be {_cores(e.fair_share)}; its guarantee is {_cores(e.sure)}."
     if e.prospects is not None:
         yield from _outlook_sentences(e.prospects)
 
 
 def _outlook_sentences(o: Outlooks) -> Iterator[str]:
-    yield f"It has made {o.reduction:.1%} of its whole reduction, as far as is foreseen."
+    yield f"The loss has fallen by {o.reduction:.1%} of its whole predicted fall."
     for share, seconds in ((90, o.seconds_to_90), (95, o.seconds_to_95)):
         if seconds is None:
-            yield f"When it makes {share}% cannot be foreseen."
+            yield f"No time can be predicted yet for {share}%."
         elif seconds > 0:
-            yield f"At the units it usually holds it makes {share}% in {_duration(seconds)}."
+            yield f"With the cores it usually holds, the job reaches {share}% in about {_duration(seconds)}."
     if o.chance is not None:
-        yield f"It makes its target by its deadline with a probability of {o.chance:.0%}."
+        yield f"The job reaches its target by its deadline with a probability of {o.chance:.0%}."
     if o.hopeless:
-        yield "Its target is out of reach: it would not be made even with all the units the job can use."
+        yield "The target is out of reach, even with all the cores the job can use."
 
 
 def _name(rival: Rival) -> str:
     return "another job" if rival.id is None else f"job {rival.id!r}"
 
 
-def _units(count: int) -> str:
-    return "1 unit" if count == 1 else f"{count} units"
+def _cores(count: float) -> str:
+    return "1 core" if count == 1 else f"{count:.4g} cores"
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Histories to forecasts with uncertainty: every curve fitted, all of them averaged by evidence."""
+"""Forecast losses with uncertainty: fit every curve, and average the curves by evidence."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,32 +8,31 @@ from typing_extensions import override
 
 from slaq.core import curves, evidence
 from slaq.core.arrays import Floats, Integers
+from slaq.core.baselines import LastLoss, Strawman, WeightedFit
 from slaq.core.errors import ForecastError, UnknownNameError
 from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
-from slaq.core.rivals import LastLoss, Strawman, WeightedFit
 
-#: Rows worked on together: few enough that their arrays stay in the processor's cache.
+#: Rows processed together: few enough that their arrays fit into the processor's cache.
 CHUNK = 1024
-#: Rows for which it is quicker to copy a table for each than to group them.
+#: Up to this many rows, copying a table for each row is faster than grouping the rows.
 FEW = 128
-#: Discount of the errors that tell how far the average is usually off.
+#: Discount of the errors of the average.
 MISS_DISCOUNT = 0.9
-#: Losses before one may be called an outlier or a bend, and how many usual errors off it must then be.
+#: A loss may be an outlier or a bend only after SETTLED losses, and if it is FAR usual errors off the forecast.
 SETTLED, FAR = 8, 5.0
-#: The ends of the 80% interval below and above the mean, as multiples of: the usual error one iteration
-#: ahead, as far as it is noise; the rest of it times the root of the horizon; the spread of the curves; the
-#: fall forecast. `benchmarks/forecast_accuracy.py` shows what share of recorded losses they cover.
+#: The 80% interval below and above the mean, as multiples of four numbers: the noise part of the usual error
+#: one iteration ahead; the rest of that error times the root of the horizon; the spread of the curves; the
+#: forecast fall. `benchmarks/forecast_accuracy.py` measures the share of recorded losses inside the interval.
 WIDTH_BELOW = (0.85, 0.06, 1.7, 0.15)
 WIDTH_ABOVE = (1.4, 0.06, 0.2, 0.1)
 
 
 class CurveForecaster(Rows, Forecaster):
-    """Keeps, for each row (one job), what a forecast needs: the same amount however long the history.
+    """Keeps a fixed amount of state for each row (one job), however long its history.
 
-    `curves` in the shapes below stands for len(CURVES). Losses are kept in the job's own unit; all that
-    compares curves is a ratio of errors, so that scaling or shifting a loss changes no weight. `families` names
-    those whose curves are averaged: all of "exponential", "power" and "flat", unless one wants to see what
-    happens without.
+    `curves` in the shapes below stands for len(CURVES). Losses are kept in the job's own unit. Curves are
+    compared by ratios of errors only, so scaling or shifting the losses changes no weight. `families` names the
+    families whose curves are averaged; by default all of "exponential", "power" and "flat".
     """
 
     def __init__(self, size: int = 0, families: Sequence[str] = curves.FAMILIES) -> None:
@@ -42,9 +41,9 @@ class CurveForecaster(Rows, Forecaster):
         for family in self.families:
             if family not in curves.FAMILIES:
                 raise UnknownNameError("family of curves", family, curves.FAMILIES)
-        #: The last losses, newest last: (rows, WINDOW). Places before the first loss repeat it.
+        #: The last losses, newest last: (rows, WINDOW). Places before the first loss hold the first loss.
         self.window = np.zeros((size, curves.WINDOW))
-        #: Losses known since the start or the last bend, WINDOW at most.
+        #: Number of losses since the start or the last bend, at most WINDOW.
         self.count = np.zeros(size, dtype=np.int64)
         #: Discounted errors of every curve one iteration ahead: (rows, curves).
         self.quick = np.zeros((size, many))
@@ -53,17 +52,17 @@ class CurveForecaster(Rows, Forecaster):
         self.level = np.zeros((size, many))
         self.slope = np.zeros((size, many))
         self.weight = np.zeros((size, many))
-        #: Discounted changes of loss, signed and absolute: alike when the loss moves, apart when it is noise.
+        #: Discounted changes of loss, signed and absolute: similar if the loss falls steadily, different for noise.
         self.drift = np.zeros(size)
         self.motion = np.zeros(size)
-        #: Discounted error of the average one iteration ahead, and what that sum weighs.
+        #: Discounted sum of the errors of the average one iteration ahead, and the sum of its weights.
         self.miss = np.zeros(size)
         self.trials = np.zeros(size)
-        #: Whether the last loss was so far off that it is an outlier or a bend, which the next loss tells;
-        #: and what it was. The window holds the forecast in its place until then.
+        #: Whether the last loss was far off the forecast, and its value. The next loss shows whether it was an
+        #: outlier or a bend; until then the window holds the forecast in its place.
         self.suspected = np.zeros(size, dtype=bool)
         self.suspect = np.zeros(size)
-        #: How often the curve was found, or announced, to bend.
+        #: Number of bends, detected or announced.
         self.bends = np.zeros(size, dtype=np.int64)
 
     @override
@@ -101,20 +100,20 @@ class CurveForecaster(Rows, Forecaster):
         )
 
     def noise(self, rows: Integers) -> Floats:
-        """Return the share of recent changes that cancelled out: 0 for a smooth fall, near 1 for noise."""
+        """Return the share of recent changes that cancelled each other: 0 for a smooth fall, near 1 for noise."""
         motion = self.motion[rows]
         return 1.0 - np.abs(self.drift[rows]) / np.where(motion > 0, motion, 1.0) * (motion > 0)
 
     def usual_miss(self, rows: Integers) -> Floats:
-        """Return how far the forecast one iteration ahead is usually off."""
+        """Return the usual error of the forecast one iteration ahead."""
         return self.miss[rows] / np.maximum(self.trials[rows], 1e-9)
 
     def ahead(self, rows: Integers) -> Floats:
-        """Return what every curve says of the next loss, relative to the last one: (rows, curves)."""
+        """Return every curve's forecast of the next loss, relative to the last loss: (rows, curves)."""
         return self.level[rows] - self.slope[rows] * curves.falls((1.0,))[self.count[rows], :, 0]
 
     def _learn(self, rows: Integers, losses: Floats, counts: Integers) -> None:
-        """Judge the curves by the first of the new losses, then put them all into the window."""
+        """Update the curves' errors by the first of the new losses, then put all of them into the window."""
         fresh = self.count[rows] == 0
         self.window[rows[fresh]] = losses[fresh, :1]
         ahead = self.ahead(rows)
@@ -134,7 +133,7 @@ class CurveForecaster(Rows, Forecaster):
         self.count[rows] = np.minimum(self.count[rows] + counts, curves.WINDOW)
 
     def _move(self, rows: Integers, losses: Floats, counts: Integers) -> None:
-        """Keep account of the changes that tell noise from movement."""
+        """Update the discounted changes, by which noise is told from a steady fall."""
         changes = np.diff(losses, axis=1, prepend=self.window[rows, -1:])
         later = counts[:, None] - 1 - np.arange(losses.shape[1])
         weights = np.where(later >= 0, evidence.NOISE_DISCOUNT ** np.maximum(later, 0), 0.0)
@@ -143,11 +142,11 @@ class CurveForecaster(Rows, Forecaster):
         self.motion[rows] = discount * self.motion[rows] + np.einsum("rk,rk->r", weights, np.abs(changes))
 
     def _sift(self, rows: Integers, losses: Floats, counts: Integers, expected: Floats) -> Floats:
-        """Find outliers and bends; return the losses with what goes into the window in their place.
+        """Find outliers and bends; return the losses to put into the window.
 
-        A loss far off the forecast may be an outlier or the first after a learning-rate drop. The next one
-        tells: if it is nearer to that loss than to the forecast, the curve has bent and starts anew from
-        there; if not, the forecast takes the outlier's place. Only the first of several new losses is judged.
+        A loss far off the forecast may be an outlier or the first after a learning-rate drop. The next loss
+        decides: if it is nearer to that loss than to the forecast, the curve has bent and restarts there; if
+        not, the forecast replaces the outlier. Only the first of several new losses is tested.
         """
         first = losses[:, 0]
         off = np.abs(first - expected)
@@ -169,7 +168,7 @@ class CurveForecaster(Rows, Forecaster):
         return losses
 
     def _restart(self, rows: Integers, losses: Floats, known: int) -> None:
-        """Begin the curves of these rows anew from one loss each, which counts as known or is yet to come."""
+        """Restart the curves of these rows from one loss each; `known` says if it is already counted."""
         self.window[rows] = losses[:, None]
         self.count[rows] = known
         self.quick[rows] = 0.0
@@ -179,11 +178,11 @@ class CurveForecaster(Rows, Forecaster):
         self.bends[rows] += 1
 
     def _fit(self, rows: Integers) -> None:
-        """Fit every curve to the windows of these rows, and weigh them."""
+        """Fit every curve to the windows of these rows, and compute the weights of the curves."""
         many = len(curves.CURVES)
         window = self.window[rows]
         window -= window[:, -1:].copy()
-        # Unit size keeps sums finite for losses of any scale.
+        # Scale the losses to size 1, so that sums stay finite.
         size = np.abs(window).max(axis=1, initial=0.0, keepdims=True)
         size[size == 0.0] = 1.0
         window /= size
@@ -198,7 +197,7 @@ class CurveForecaster(Rows, Forecaster):
         self.slope[rows] = np.where(rising, 0.0, slope)
         weight = evidence.weights(self.count[rows], self.noise(rows), self.quick[rows], self.slow[rows])
         if self.families != curves.FAMILIES:
-            # Never all zero: the weights left over only have to outweigh rounding.
+            # A small addition keeps the weights from being all zero.
             weight = np.where(curves.of(self.families), weight + 1e-12, 0.0)
             weight /= weight.sum(axis=1, keepdims=True)
         self.weight[rows] = weight
@@ -215,7 +214,7 @@ class CurveForecaster(Rows, Forecaster):
         variance += np.einsum("rc,rc->r", weight, apart**2)[:, None]
         spread = np.sqrt(np.maximum(variance, 0.0))
         miss, noise = self.usual_miss(rows)[:, None], self.noise(rows)[:, None]
-        # With one loss there is no scale yet but the loss itself.
+        # With one loss, the only known scale is the loss itself.
         alone = (self.count[rows] == 1) & (self.trials[rows] == 0)
         last = self.window[rows, -1]
         unknown = np.where(alone, np.where(last == 0.0, 1.0, np.abs(last)), 0.0)[:, None]
@@ -236,7 +235,7 @@ def _applied(factors: Floats, table: Floats, counts: Integers) -> Floats:
 
 
 def _grouped(counts: Integers) -> Iterator[tuple[int, slice | Integers]]:
-    """Yield each distinct count with the places that have it."""
+    """Yield each distinct count with the indices that have it."""
     if not len(counts):
         return
     if (counts == counts[0]).all():
@@ -249,14 +248,14 @@ def _grouped(counts: Integers) -> Iterator[tuple[int, slice | Integers]]:
         yield int(arranged[start]), order[start:stop]
 
 
-#: Forecasters by the name users give; `bootstrap` offers the same.
+#: Forecasters by the names that users type; `bootstrap` offers the same.
 METHODS: dict[str, Callable[[int], Forecaster]] = {
     "slaq": CurveForecaster,
     "weighted-fit": WeightedFit,
     "strawman": Strawman,
     "last": LastLoss,
 }
-#: Losses fed to a forecaster at most; older ones have no weight left by then.
+#: The most losses that are fed to a forecaster; older ones would have no weight.
 MEMORY = 6 * curves.WINDOW
 
 
@@ -270,9 +269,9 @@ class Forecast:
     #: The ends of the 80% interval.
     low: Floats
     high: Floats
-    #: Places in the history that held NaN or infinity and were left out.
+    #: Indices of losses that are NaN or infinite and were ignored.
     ignored: tuple[int, ...]
-    #: Places where the curve was found, or announced, to bend and the forecast started anew.
+    #: Indices of losses at which the curve bent (detected or announced) and the forecast restarted.
     restarts: tuple[int, ...]
 
 
@@ -283,28 +282,16 @@ def forecast(
     announced: Sequence[int] = (),
     method: str = "slaq",
 ) -> Forecast:
-    """Predict the losses that many iterations ahead.
+    """Predict the losses `horizons` iterations ahead.
 
-    `announced` are places in `losses` from which a new learning rate was in force. Losses that are not finite
-    are left out and reported in `ignored`.
+    `announced` holds the indices in `losses` from which a new learning rate applied. Losses that are not finite
+    are ignored and listed in `ignored`.
     """
     if method not in METHODS:
         raise UnknownNameError("forecasting method", method, METHODS)
-    steps = np.atleast_1d(np.asarray(horizons))
-    if steps.ndim != 1 or not len(steps) or not np.issubdtype(steps.dtype, np.integer) or steps.min() < 1:
-        raise ForecastError(
-            f"horizons must be whole numbers from 1, such as 10 or [1, 5, 10], not {horizons!r}"
-        )
-    try:
-        history = np.asarray(losses, dtype=float)
-    except (TypeError, ValueError):
-        raise ForecastError("losses must be one list of numbers, such as [0.9, 0.7, 0.6]") from None
-    if history.ndim != 1:
-        raise ForecastError(f"losses must be one list of numbers, not an array of shape {history.shape}")
+    steps, history = _checked_horizons(horizons), _checked_losses(losses)
     finite = np.isfinite(history)
-    if not finite.any():
-        raise ForecastError("there is no finite loss to forecast from; give at least one")
-    # Unit size, so that no square overflows for losses of any scale.
+    # Scale the losses to size 1, so that no square overflows.
     size = np.abs(history[finite]).max() or 1.0
     history = history / size
     forecaster = METHODS[method](1)
@@ -312,19 +299,19 @@ def forecast(
     outside = [place for place in announced if not 0 <= place < len(history)]
     if outside:
         raise ForecastError(
-            f"a bend was announced at place {outside[0]}, but places go from 0 to {len(history) - 1}"
+            f"a bend was announced at index {outside[0]}; give an index from 0 to {len(history) - 1}"
         )
     restarts = []
     previous = -1
     for place in np.flatnonzero(finite)[-MEMORY:].tolist():
-        # One that was announced among losses left out is in force from the next one on.
+        # A bend announced at an ignored loss applies from the next loss on.
         if any(previous < bend <= place for bend in announced):
             forecaster.bend(row)
             restarts.append(place)
         bends = forecaster.bends[0]
         forecaster.observe(row, history[None, place : place + 1], one)
         if forecaster.bends[0] > bends:
-            restarts.append(previous)  # the loss that was suspected, and this one confirms
+            restarts.append(previous)  # this loss confirms that the previous one was a bend
         previous = place
     outlook = forecaster.outlook(row, tuple(float(step) for step in steps))
     mean = outlook.mean[0]
@@ -332,10 +319,31 @@ def forecast(
     most = np.finfo(float).max
     mean, low, high = np.clip(ends, -most / size, most / size) * size if size > 1 else ends * size
     return Forecast(
-        horizons=steps.astype(np.int64),
+        horizons=steps,
         mean=mean,
         low=low,
         high=high,
         ignored=tuple(np.flatnonzero(~finite).tolist()),
         restarts=tuple(restarts),
     )
+
+
+def _checked_horizons(horizons: int | Sequence[int]) -> Integers:
+    steps = np.atleast_1d(np.asarray(horizons))
+    if steps.ndim != 1 or not len(steps) or not np.issubdtype(steps.dtype, np.integer) or steps.min() < 1:
+        raise ForecastError(
+            f"horizons must be whole numbers from 1, such as 10 or [1, 5, 10], not {horizons!r}"
+        )
+    return steps.astype(np.int64)
+
+
+def _checked_losses(losses: Sequence[float] | Floats) -> Floats:
+    try:
+        history = np.asarray(losses, dtype=float)
+    except (TypeError, ValueError):
+        raise ForecastError("losses must be one list of numbers, such as [0.9, 0.7, 0.6]") from None
+    if history.ndim != 1:
+        raise ForecastError(f"losses must be one list of numbers, not an array of shape {history.shape}")
+    if not np.isfinite(history).any():
+        raise ForecastError("losses has no finite number; give at least one")
+    return history

@@ -1,4 +1,4 @@
-"""What every forecaster offers, and the windows of recent losses they share."""
+"""The interface of forecasters, and the windows of recent losses that they share."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -11,67 +11,67 @@ from slaq.core.arrays import Floats, Integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Where jobs are heading: one row per job, one column per horizon, in each job's own loss."""
+    """The forecasts of some jobs in their own loss: one row per job, one column per horizon."""
 
-    #: The loss as it stands now, freed of noise as far as the forecaster can.
+    #: The present loss, smoothed by the forecaster.
     level: Floats
-    #: How far the loss is forecast to fall below `level`; never negative.
+    #: The forecast fall below `level`; never negative.
     fall: Floats
-    #: From the mean down and up to the ends of the 80% interval; never negative.
+    #: The widths of the 80% interval below and above the mean; never negative.
     below: Floats
     above: Floats
 
     @property
     def mean(self) -> Floats:
-        """The forecast itself."""
+        """The forecast loss."""
         return self.level[:, None] - self.fall
 
     def take(self, jobs: Integers) -> "Outlook":
-        """Return the outlook of these jobs alone."""
+        """Return the outlook of these jobs only."""
         return Outlook(
             level=self.level[jobs], fall=self.fall[jobs], below=self.below[jobs], above=self.above[jobs]
         )
 
 
 class Forecaster(Protocol):
-    """Follows many jobs at once, each in a row of its own.
+    """Forecasts many jobs at once, one row per job.
 
-    Scaling or shifting a job's losses scales or shifts its outlook alike. Every number is finite for any
-    finite losses. What a job costs does not depend on how long its history is.
+    Scaling or shifting a job's losses scales or shifts its outlook in the same way. Every number is finite for
+    any finite losses. The cost of a job does not depend on the length of its history.
     """
 
-    #: How often each row's curve was found, or announced, to bend.
+    #: Number of bends of each row's curve, detected or announced.
     bends: Integers
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that is known, by name: arrays with one row per job."""
+        """Return the whole state as arrays by name, with one row per job."""
         ...
 
     def resize(self, size: int) -> None:
-        """Make room for `size` rows, keeping those there are."""
+        """Resize to `size` rows, and keep the existing ones."""
         ...
 
     def clear(self, rows: Integers) -> None:
-        """Forget these rows, so that new jobs can have them."""
+        """Clear these rows for new jobs."""
         ...
 
     def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
-        """Take in new, finite losses, oldest first: `counts[i]` of `losses[i]` for `rows[i]`, one or more.
+        """Add new finite losses, oldest first: the first `counts[i]` (one or more) of `losses[i]` to `rows[i]`.
 
-        No row is named twice. What stands behind a row's count is passed over.
+        No row occurs twice. Values beyond a row's count are ignored.
         """
         ...
 
     def bend(self, rows: Integers) -> None:
-        """Take note that the curve changes course here, such as by a new learning rate."""
+        """Restart the curves here, such as after a new learning rate."""
         ...
 
     def coarsen(self, rows: Integers) -> None:
-        """Count every two of the losses known so far as one, their mean: later ones are means of as many."""
+        """Replace every two losses by their mean; later losses are means of equally many iterations."""
         ...
 
     def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
-        """Return the outlook of rows that have at least one loss, this many iterations ahead."""
+        """Return the outlook at these horizons (in iterations) of rows that have at least one loss."""
         ...
 
 
@@ -86,7 +86,7 @@ def enlarged(array: NDArray[Element], size: int) -> NDArray[Element]:
 
 
 def pushed(window: Floats, losses: Floats, counts: Integers) -> Floats:
-    """Return the windows, newest last, moved on by `counts[i]` of `losses[i]`."""
+    """Return the windows, newest last, with the first `counts[i]` of `losses[i]` appended."""
     width = window.shape[1]
     joined = np.concatenate((window, losses), axis=1)
     if losses.shape[1] == 1:
@@ -97,21 +97,21 @@ def pushed(window: Floats, losses: Floats, counts: Integers) -> Floats:
 def halved(window: Floats) -> Floats:
     """Return the windows with each two losses, counted from the newest, replaced by their mean.
 
-    The older half repeats the oldest mean, as windows do before the first loss.
+    The older half holds the oldest mean, as windows do before the first loss.
     """
     means = (window[:, ::2] + window[:, 1::2]) / 2
     return np.concatenate((np.repeat(means[:, :1], means.shape[1], axis=1), means), axis=1)
 
 
 class Rows:
-    """Arrays that have one row per job, resized and cleared together."""
+    """A group of arrays with one row per job, resized and cleared together."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array of this object by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def resize(self, size: int) -> None:
-        """Make room for `size` rows, keeping those there are."""
+        """Resize to `size` rows, and keep the existing ones."""
         for name, array in self.arrays().items():
             setattr(self, name, enlarged(array, size))
 

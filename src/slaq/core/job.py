@@ -1,25 +1,18 @@
-"""What a job is: its specification, its state, and what it reports."""
+"""A job: its specification, its state, and its observations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-
-class Kind(StrEnum):
-    """Whether a job competes by its loss."""
-
-    #: Trains a model and reports its loss: competes for capacity.
-    ML = "ml"
-    #: Any other work: held at its fair share or its reservation, outside the competition.
-    OTHER = "other"
+from slaq.core.demand import Demand
 
 
 class JobState(StrEnum):
-    """Where a job stands in its life."""
+    """The state of a job."""
 
-    #: Known to the store, not yet started.
+    #: Stored, and not started yet.
     QUEUED = "queued"
     RUNNING = "running"
-    #: Under way, and held without units until its owner resumes it.
+    #: Started, and without cores until its owner resumes it.
     PAUSED = "paused"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -33,39 +26,41 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One training run as its owner asked for it."""
+    """A job as its owner submitted it."""
 
     id: str
     #: Seconds on the scheduler's clock at which the job becomes due.
     arrival: float = 0.0
-    kind: Kind = Kind.ML
+    #: Whether the job trains a model, reports its loss and competes by it. Any other job does not compete, and
+    #: holds its fair share or its reservation.
+    trains: bool = True
     #: Multiplies the job's gain, or its fair share.
     weight: float = 1.0
-    #: Units it holds at all times, as far as the capacity allows.
-    min_units: int = 0
-    #: Units beyond which it cannot run faster; None where it has no such limit.
-    max_units: int | None = None
-    #: The loss its owner is content with; taken as its asymptote.
+    #: What the job can use.
+    demand: Demand = field(default_factory=Demand)
+    #: The loss that the owner wants to reach; taken as the asymptote of the curve.
     target_loss: float | None = None
-    #: Units that a job of kind OTHER holds; None for its fair share.
-    reserved_units: int | None = None
-    #: Whose job it is, where capacity is shared between owners.
+    #: Cores that a job which does not compete holds; None for its fair share.
+    reserved: float | None = None
+    #: The user that submitted the job.
     owner: str = ""
-    #: Seconds on the scheduler's clock by which its target is wanted; None for no such wish.
+    #: Seconds on the scheduler's clock by which the target should be reached; None for no deadline.
     deadline: float | None = None
-    #: The share of its whole reduction that is its target, where it has no target loss; None for 95% where it
-    #: has a deadline.
-    wanted: float | None = None
+    #: The share of the whole reduction that is the target, for a job without a target loss. None means 95% for a
+    #: job with a deadline, and no target for other jobs.
+    stop_at: float | None = None
+    #: Ids of the jobs that must have ended before this one starts.
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One loss as reported, with what it cost."""
+    """One reported loss, with the cost of its iteration."""
 
-    #: How many iterations the job had finished; 0 is the loss before the first one.
+    #: The number of finished iterations; 0 for the loss before the first.
     iteration: int
     loss: float
-    #: CPU seconds spent since the observation before.
+    #: CPU seconds since the previous observation.
     cpu_seconds: float = 0.0
-    #: Seconds passed since the observation before.
+    #: Wall-clock seconds since the previous observation.
     wall_seconds: float = 0.0

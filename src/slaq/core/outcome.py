@@ -1,4 +1,4 @@
-"""What a policy achieved over a whole run: the numbers it is judged by, and the series behind them."""
+"""The outcome of a run under one policy: the numbers that policies are compared by, and the series behind them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,37 +10,37 @@ import numpy as np
 from slaq.core.arrays import Floats, Integers
 from slaq.core.decision import Decision
 from slaq.core.events import Event, JobEnded, LossObserved
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.core.quality import best_so_far, first_and_best, normalised, times_to
 
-#: Shares of a job's whole loss reduction whose times are measured.
+#: The shares of a job's whole loss reduction whose times are measured.
 REDUCTIONS = (0.25, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
-#: The groups of the paper's Figure 8: the quarter of the active jobs with the highest normalised loss, the
-#: next quarter, and the half that has nearly converged.
+#: The groups of the paper's Figure 8: the 25% of the active jobs with the highest normalised loss, the next
+#: 25%, and the other 50%, which have nearly converged.
 GROUPS = ("high", "medium", "low")
 _GROUP_ENDS = (0.25, 0.5)
 
-# Fewer active jobs than this do not make three groups.
+# The fewest active jobs that are divided into groups.
 _FEWEST_TO_GROUP = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCurve:
-    """One job as it went."""
+    """The losses of one job over time, and its end."""
 
     spec: JobSpec
     #: When each loss was observed, in seconds on the scheduler's clock; ascending.
     times: Floats
     losses: Floats
-    #: None for a job that has not ended.
+    #: None if the job has not ended.
     ended_at: float | None = None
-    #: The best loss of the job's whole curve where that is known, as in a simulation; else the best here.
+    #: The best loss of the job's whole curve if known, as in a simulation; else the best of these losses.
     final_best: float | None = None
 
     @classmethod
     def of(cls, spec: JobSpec, events: Iterable[Event], final_best: float | None = None) -> Self:
-        """Return the curve that the events of one job draw."""
+        """Return the curve of one job from its events."""
         times: list[float] = []
         losses: list[float] = []
         ended_at = None
@@ -61,7 +61,7 @@ class JobCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one policy achieved; a number is NaN where nothing was there to measure."""
+    """The outcome of one policy; a number is NaN if there was nothing to measure."""
 
     policy: str
     epoch_seconds: float
@@ -77,7 +77,7 @@ class Outcome:
     makespan: float
     decision_ms_median: float
     decision_ms_p99: float
-    #: Mean share of the units granted to ML jobs that each of GROUPS held, over epochs with enough jobs.
+    #: Each group's mean share of the cores granted to training jobs, over epochs with enough jobs.
     share_by_group: Mapping[str, float]
     #: Jobs that had not ended.
     unfinished: int
@@ -86,12 +86,12 @@ class Outcome:
     #: Mean over the active ML jobs of (best loss so far - final best) / (first - final best): shape
     #: (epochs,), NaN in an epoch without one.
     loss: Floats
-    #: The largest of them instead of the mean: how the worst job stands.
+    #: The same with the maximum instead of the mean.
     worst_loss: Floats
     #: Active jobs of any kind; shape (epochs,).
     active: Integers
-    #: Units that each of GROUPS held; shape (epochs, 3).
-    units_by_group: Floats
+    #: Cores that each of GROUPS held; shape (epochs, 3).
+    cores_by_group: Floats
 
     @property
     def time_to_90(self) -> float:
@@ -123,18 +123,18 @@ class Outcome:
 def measure(
     policy: str, jobs: Sequence[JobCurve], decisions: Sequence[Decision], epoch_seconds: float
 ) -> Outcome:
-    """Return what the decisions achieved for the jobs.
+    """Return the outcome of the decisions for the jobs.
 
-    A job is active in an epoch when that epoch's decision names it; its loss there is the one known at the
-    time of the decision.
+    A job is active in an epoch if that epoch's decision contains it. Its loss in the epoch is the last one
+    before the decision.
     """
-    ml = [job for job in jobs if job.spec.kind is Kind.ML]
+    ml = [job for job in jobs if job.spec.trains]
     times = np.array([decision.time for decision in decisions], dtype=np.float64)
     active = np.array([len(decision.ids) for decision in decisions], dtype=np.int64)
     part = _participation(ml, decisions, active)
     normalised_loss = _normalised_losses(ml, part, times)
     loss = _mean_by_epoch(part, normalised_loss, len(decisions))
-    units_by_group, share_by_group = _group(part, normalised_loss, len(decisions))
+    cores_by_group, share_by_group = _group(part, normalised_loss, len(decisions))
     milliseconds = 1000.0 * np.array([decision.seconds for decision in decisions], dtype=np.float64)
     horizon = float(times[-1]) + epoch_seconds if decisions else math.nan
     return Outcome(
@@ -153,18 +153,18 @@ def measure(
         loss=loss,
         worst_loss=_most_by_epoch(part, normalised_loss, len(decisions)),
         active=active,
-        units_by_group=units_by_group,
+        cores_by_group=cores_by_group,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Participation:
-    """Which ML job was active in which epoch: one element per pair, epochs ascending."""
+    """The pairs of a training job and an epoch in which it was active, by ascending epoch."""
 
     epoch: Integers
-    #: Place in the sequence of ML jobs.
+    #: Index of the training job.
     job: Integers
-    units: Integers
+    cores: Floats
 
 
 def _participation(ml: Sequence[JobCurve], decisions: Sequence[Decision], active: Integers) -> _Participation:
@@ -175,9 +175,9 @@ def _participation(ml: Sequence[JobCurve], decisions: Sequence[Decision], active
         count=int(active.sum()),
     )
     epoch = np.repeat(np.arange(len(decisions)), active)
-    units = np.concatenate([np.empty(0, dtype=np.int64), *(decision.units for decision in decisions)])
+    cores = np.concatenate([np.empty(0), *(decision.cores for decision in decisions)])
     known = job >= 0
-    return _Participation(epoch=epoch[known], job=job[known], units=units[known])
+    return _Participation(epoch=epoch[known], job=job[known], cores=cores[known])
 
 
 def _normalised_losses(ml: Sequence[JobCurve], part: _Participation, times: Floats) -> Floats:
@@ -212,10 +212,10 @@ def _most_by_epoch(part: _Participation, values: Floats, epochs: int) -> Floats:
 
 
 def _group(part: _Participation, loss: Floats, epochs: int) -> tuple[Floats, dict[str, float]]:
-    """Return the units of each group by epoch, and the mean of their shares.
+    """Return the cores of each group by epoch, and the mean of their shares.
 
-    A job's group is that of the middle of its rank, (rank + 1/2) / jobs, so that the groups have their
-    sizes right on average whatever the number of jobs.
+    A job's group is given by (rank + 1/2) / jobs, so that the groups have their nominal sizes on average for any
+    number of jobs.
     """
     order = np.lexsort((-loss, part.epoch))
     epoch = part.epoch[order]
@@ -223,12 +223,12 @@ def _group(part: _Participation, loss: Floats, epochs: int) -> tuple[Floats, dic
     rank = np.arange(len(epoch)) - (np.cumsum(count) - count)[epoch]
     group = np.searchsorted(_GROUP_ENDS, (rank + 0.5) / count[epoch], side="right")
     size = len(GROUPS)
-    held = np.bincount(epoch * size + group, weights=part.units[order], minlength=epochs * size)
-    units = held.reshape(epochs, size).astype(np.float64)
-    total = units.sum(axis=1)
+    held = np.bincount(epoch * size + group, weights=part.cores[order], minlength=epochs * size)
+    cores: Floats = held.reshape(epochs, size).astype(np.float64)
+    total = cores.sum(axis=1)
     counted = (count >= _FEWEST_TO_GROUP) & (total > 0)
-    shares = units[counted] / total[counted, np.newaxis]
-    return units, {name: _mean(shares[:, index]) for index, name in enumerate(GROUPS)}
+    shares = cores[counted] / total[counted, np.newaxis]
+    return cores, {name: _mean(shares[:, index]) for index, name in enumerate(GROUPS)}
 
 
 def _mean_times(ml: Sequence[JobCurve]) -> Floats:
@@ -251,7 +251,7 @@ def _makespan(jobs: Sequence[JobCurve], horizon: float) -> float:
 
 
 def _mean(values: Floats) -> float:
-    """Return the mean of the finite values, NaN without any."""
+    """Return the mean of the finite values; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else math.nan
 

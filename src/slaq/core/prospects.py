@@ -1,4 +1,4 @@
-"""When jobs are expected to be good enough, and how likely they are to be so by their deadlines."""
+"""When jobs are expected to reach 90%, 95% and their targets, and the probability to do so by their deadlines."""
 
 from dataclasses import dataclass
 
@@ -6,43 +6,50 @@ import numpy as np
 
 from slaq.core.appraisal import Appraisal
 from slaq.core.arrays import Booleans, Floats
-from slaq.core.courses import COURSES, HOPELESS, chances, reductions, strides_to_shares, strides_to_target
 from slaq.core.roster import Roster
+from slaq.core.trajectories import (
+    COURSES,
+    HOPELESS,
+    chances,
+    reductions,
+    strides_to_shares,
+    strides_to_target,
+)
 
-#: Shares of the whole reduction whose times are foreseen.
+#: The shares of the whole reduction whose times are forecast.
 SHARES = (0.9, 0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospects:
-    """What each active job may hope for with the units it was assumed to hold; one row per job."""
+    """The expected times and probabilities of each active job at an assumed number of cores; one row per job."""
 
     ids: tuple[str, ...]
-    #: The share of its whole reduction made so far, as far as is foreseen.
+    #: The share of the forecast whole reduction reached so far.
     reduction: Floats
-    #: Expected seconds from now until each of SHARES is made: (jobs, 2). 0 where it has been, infinite where that
-    #: is not foreseen, NaN where nothing can be said yet.
+    #: Expected seconds from now until each of SHARES is reached: (jobs, 2). 0 if it is reached, infinite if the
+    #: forecast does not reach it, NaN without a forecast.
     seconds_to: Floats
-    #: Expected seconds from now to its own target; NaN also where it has none.
+    #: Expected seconds from now to the job's target; NaN also for a job without a target.
     seconds_to_target: Floats
-    #: The probability of making its target by its deadline; NaN where it has no deadline.
+    #: The probability of reaching the target by the deadline; NaN without a deadline.
     chance: Floats
-    #: It would not make its target even with all it could use; False where it has none.
+    #: Whether the job would miss its deadline even with the most cores it can use; False without a deadline.
     hopeless: Booleans
 
 
-def foresee(roster: Roster, appraisal: Appraisal, units: Floats) -> Prospects:
-    """Return the prospects of the jobs appraised, were they to hold so many units each from now on.
+def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
+    """Return the prospects of the appraised jobs if each held these cores from now on.
 
-    More units, or more time, never lower a chance.
+    More cores, or more time, never lower a chance.
     """
     rows, outlook, candidates = appraisal.rows, appraisal.outlook, appraisal.candidates
-    most = np.minimum(candidates.max_units, appraisal.capacity).astype(np.float64)
-    pace = np.stack((np.minimum(units, most), most), axis=1)
+    most = np.minimum(candidates.max_units, appraisal.capacity) * candidates.unit
+    pace = np.stack((np.minimum(cores, most), most), axis=1)
     seconds = roster.runtime.steady_seconds(rows, appraisal.cpu, pace) * roster.stride[rows, None]
     expected = strides_to_shares(roster, rows, outlook, SHARES)
     strides = np.full((len(rows), COURSES), np.nan)
-    aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.wanted[rows])).nonzero()[0]
+    aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.stop_at[rows])).nonzero()[0]
     strides[aimed] = strides_to_target(roster, rows[aimed], outlook.take(aimed))
     left = candidates.seconds_left.clip(0.0, None)[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -61,6 +68,6 @@ def foresee(roster: Roster, appraisal: Appraisal, units: Floats) -> Prospects:
 
 
 def _times(strides: Floats, seconds: Floats) -> Floats:
-    """Return strides times seconds each, where no strides take no time whatever each takes."""
+    """Return strides times seconds per stride; 0 strides take 0 seconds even at infinite seconds each."""
     with np.errstate(invalid="ignore"):
         return np.where(strides == 0.0, 0.0, strides * seconds)

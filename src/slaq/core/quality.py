@@ -1,4 +1,4 @@
-"""Loss curves made comparable: normalised loss, reduction so far, and the time to reach a share of it."""
+"""Comparable measures of loss curves: normalised loss, reduction so far, and the time to a share of it."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 from slaq.core.arrays import Floats
 
-# A share counts as reached within this of it: the loss itself was rounded when it was reported.
+# A share counts as reached within this tolerance, because reported losses are rounded.
 _TOLERANCE = 1e-9
 
 
@@ -26,24 +26,24 @@ def first_and_best(losses: Floats) -> tuple[float, float]:
 def normalised(losses: Floats, first: float, best: float) -> Floats:
     """Return (loss - best) / (first - best): 1 at the first loss, 0 at the best.
 
-    A curve that never fell below its first loss had nothing to reduce: it is 0 throughout.
+    For a curve that never fell below its first loss, the result is 0 throughout.
     """
-    # Halves, because the difference of two finite losses may overflow.
+    # Use halves, because the difference of two finite losses may overflow.
     gap = first / 2 - best / 2
     return (losses / 2 - best / 2) / gap if gap > 0 else np.zeros(len(losses))
 
 
 def reduction(losses: Floats, first: float, best: float) -> Floats:
-    """Return the share of the whole fall, from `first` to `best`, that was reached by each loss."""
+    """Return the share of the fall from `first` to `best` that each loss has reached."""
     return 1.0 - normalised(best_so_far(losses), first, best)
 
 
 def times_to(times: Floats, losses: Floats, shares: Sequence[float], best: float | None = None) -> Floats:
-    """Return when each share of the whole reduction was first reached; infinity where it never was.
+    """Return the time at which each share of the whole reduction was first reached; infinity if never.
 
-    The whole reduction is from the first loss to `best`, or to the lowest of these losses where they go
-    lower. A curve without any reduction has reached every share with its first loss; one without a finite
-    loss has reached none.
+    The whole reduction is from the first loss to `best`, or to the lowest of these losses if that is lower. A
+    curve without any reduction has reached every share with its first loss. A curve without a finite loss has
+    reached none.
     """
     first, lowest = first_and_best(losses)
     if math.isnan(first):
@@ -57,5 +57,5 @@ def times_to(times: Floats, losses: Floats, shares: Sequence[float], best: float
 
 
 def time_to(times: Floats, losses: Floats, share: float, best: float | None = None) -> float:
-    """Return when this share of the whole reduction was first reached, as `times_to` does."""
+    """Return the time at which this share of the whole reduction was first reached, as `times_to` does."""
     return float(times_to(times, losses, [share], best)[0])

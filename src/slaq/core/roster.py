@@ -1,70 +1,86 @@
-"""The jobs that are under way as arrays: what each asked for, what it has reported, what it holds."""
+"""The started jobs as arrays: what each asked for, what it has reported, and what it holds."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slaq.core import snapshot
-from slaq.core.allocation import Allocation
+from slaq.core.allocation import Grant
 from slaq.core.arrays import Floats, Integers
+from slaq.core.demand import Demand, Resource
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
-from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import (
+    CapacityChanged,
+    CurveBegan,
+    DemandChanged,
+    Event,
+    JobEnded,
+    LearningRateChanged,
+    LossObserved,
+    TrainingChanged,
+)
 from slaq.core.forecaster import Forecaster, Rows
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 from slaq.core.runtime import RuntimeModel
 
-#: More units than any job can be given.
-UNLIMITED = 2**40
-#: A loss this large, or one that is not a number, is no loss to learn from.
+#: A loss this large, or one that is NaN, is not used for forecasts.
 DIVERGED = 1e100
-#: A job that reports more losses than this between two epochs has its forecasts count two as one: they then
-#: look as far ahead as decisions do, and cost the same however fast it iterates.
+#: A job that reports more losses than this between two epochs gets a longer stride: the forecaster treats the
+#: mean of several losses as one. So forecasts look as far ahead as decisions do, and cost the same for fast jobs.
 NEWS = 8
-#: Rows made at first.
+#: The initial number of rows.
 FEWEST_ROWS = 64
-#: The share of its whole reduction that a job with a deadline wants where it does not say.
-WANTED = 0.95
-#: How fast the units a job usually holds follow those it is given.
+#: The default target of a job with a deadline, as a share of its whole reduction.
+STOP_AT = 0.95
+#: The weight of a new grant in the mean of the cores that a job usually holds.
 USUAL_RATE = 0.2
 
 
 class Roster(Rows):
-    """One row per job under way; rows of jobs that ended are used again.
+    """One row per started job; the rows of ended jobs are reused.
 
-    A job is active unless it is paused. Fed with events, the roster keeps the forecaster and the runtime model,
-    which have the same rows, up to date.
+    A job is active unless it is paused. The roster updates the forecaster and the runtime model, which have the
+    same rows, from events.
     """
 
     def __init__(self, forecaster: Forecaster, size: int = 0) -> None:
         self.forecaster = forecaster
         self.runtime = RuntimeModel(size)
-        #: Rows by job id, paused jobs included.
+        #: Rows by job id, including paused jobs.
         self.ids: dict[str, int] = {}
-        #: Numbers by the name of the owner, from 0 in the order of their first jobs.
+        #: Index by the owner's name, in the order of the owners' first jobs.
         self.owners: dict[str, int] = {}
-        #: What each owner is owed from rounding, in the order of `owners`.
+        #: Cores owed to each owner from rounding, in the order of `owners`.
         self.owner_credit: list[float] = []
         self._free: list[int] = []
         self._submitted = 0
-        # What the job asked for.
+        #: By job id: the demand of the owner, and the demand that the running job reported.
+        self._asked: dict[str, Demand] = {}
+        self._said: dict[str, Demand] = {}
+        #: By job id, for jobs that cannot run with any number of cores: the demand.
+        self.sized: dict[str, Demand] = {}
+        # What each job asked for.
         self.order = np.zeros(size, dtype=np.int64)
         self.competes = np.zeros(size, dtype=bool)
         self.weight = np.zeros(size)
-        self.min_units = np.zeros(size, dtype=np.int64)
-        self.max_units = np.zeros(size, dtype=np.int64)
-        self.reserved_units = np.zeros(size, dtype=np.int64)
-        #: NaN where none was given.
+        #: The least cores that the job holds at all times, and the most that it can use (infinite for no limit).
+        self.least = np.zeros(size)
+        self.most = np.zeros(size)
+        #: Cores reserved by a job that does not compete; NaN for its fair share.
+        self.reserved = np.zeros(size)
+        #: The target loss; NaN without one.
         self.target = np.zeros(size)
         self.owner = np.zeros(size, dtype=np.int64)
-        #: Seconds on the scheduler's clock; infinite where there is none.
+        #: Seconds on the scheduler's clock; infinite without a deadline.
         self.deadline = np.zeros(size)
-        #: The share of the whole reduction wanted; NaN where none is.
-        self.wanted = np.zeros(size)
-        #: It holds nothing and is no candidate until it is resumed.
+        #: The target as a share of the whole reduction; NaN without one.
+        self.stop_at = np.zeros(size)
+        #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
-        # What it has reported.
+        # What each job has reported.
         self.observed = np.zeros(size, dtype=np.int64)
         self.first = np.zeros(size)
         self.last = np.zeros(size)
@@ -72,83 +88,97 @@ class Roster(Rows):
         self.worst = np.zeros(size)
         #: The largest fall from one loss to the next: the paper's normaliser (§4.1).
         self.largest_fall = np.zeros(size)
-        #: How many iterations its forecasts count as one, and those of them begun: how many, their sum.
+        #: Stride: iterations that the forecaster treats as one. Then the number and the sum of the losses in the
+        #: stride that is not full yet.
         self.stride = np.zeros(size, dtype=np.int64)
         self.begun = np.zeros(size, dtype=np.int64)
         self.begun_sum = np.zeros(size)
-        #: Its last loss was no number to learn from; it is held at its floor until one is.
+        #: Whether the last loss was NaN or too large; the job holds only its guarantee until a loss is finite.
         self.diverged = np.zeros(size, dtype=bool)
-        # What it holds and has had: units now, since when, unit seconds since its last loss and in all.
-        self.units = np.zeros(size, dtype=np.int64)
+        # What each job holds: cores now, since when, core seconds since its last loss and in all.
+        self.cores = np.zeros(size)
         self.since = np.zeros(size)
         self.held = np.zeros(size)
         self.attained = np.zeros(size)
+        #: Cores owed to the job because of rounding to units and to sizes.
         self.credit = np.zeros(size)
-        #: Units as a mean over the last epochs: what it can count on where jobs take turns.
-        self.usual_units = np.zeros(size)
+        self.size_credit = np.zeros(size)
+        #: The mean of the job's cores over the last epochs, for forecasts of jobs that take turns.
+        self.usual_cores = np.zeros(size)
 
     def admit(self, spec: JobSpec, now: float) -> None:
-        """Give a job a row."""
+        """Add a job that starts now."""
         if not self._free:
             self._grow()
         row = self._free.pop()
         self.ids[spec.id] = row
         self.order[row] = self._submitted
         self._submitted += 1
-        self.competes[row] = spec.kind is Kind.ML
+        self.competes[row] = spec.trains
         self.weight[row] = spec.weight
-        self.min_units[row] = spec.min_units
-        self.max_units[row] = UNLIMITED if spec.max_units is None else spec.max_units
-        self.reserved_units[row] = -1 if spec.reserved_units is None else spec.reserved_units
+        self._asked[spec.id] = spec.demand
+        self._restate(spec.id)
+        self.reserved[row] = np.nan if spec.reserved is None else spec.reserved
         self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
         if spec.owner not in self.owners:
             self.owners[spec.owner] = len(self.owners)
             self.owner_credit.append(0.0)
         self.owner[row] = self.owners[spec.owner]
         self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
-        implied = np.nan if spec.deadline is None else WANTED
-        self.wanted[row] = implied if spec.wanted is None else spec.wanted
+        implied = np.nan if spec.deadline is None else STOP_AT
+        self.stop_at[row] = implied if spec.stop_at is None else spec.stop_at
         self.stride[row] = 1
         self.since[row] = now
 
     def absorb(self, events: Sequence[Event]) -> None:
-        """Take in what has happened; events of jobs without a row are passed over."""
+        """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
         for event in events:
+            if isinstance(event, CapacityChanged) or event.job_id not in self.ids:
+                continue
             if isinstance(event, LossObserved):
-                if event.job_id in self.ids:
-                    reported.append(event)
-            elif isinstance(event, LearningRateChanged):
-                if event.job_id in self.ids:
-                    self._take_in(reported)
-                    reported = []
-                    self.forecaster.bend(np.array([self.ids[event.job_id]]))
-            elif isinstance(event, CurveBegan):
-                self._take_in(reported)
-                reported = []
-                self._begin_curve(event.job_id)
-            elif isinstance(event, JobEnded):
-                self._take_in(reported)
-                reported = []
-                self._dismiss(event.job_id)
+                reported.append(event)
+                continue
+            self._take_in(reported)
+            reported = []
+            self._apply(event)
         self._take_in(reported)
 
-    def hold(self, rows: Integers, allocation: Allocation, now: float) -> None:
-        """Note what the jobs of these rows, which are all that are active, hold from now on."""
+    def _apply(
+        self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobEnded
+    ) -> None:
+        """Apply an event other than a loss to a job that has a row."""
+        row = self.ids[event.job_id]
+        match event:
+            case LearningRateChanged():
+                self.forecaster.bend(np.array([row]))
+            case CurveBegan():
+                self._begin_curve(row)
+            case DemandChanged():
+                self._said[event.job_id] = event.demand
+                self._restate(event.job_id)
+            case TrainingChanged():
+                self.competes[row] = event.trains
+            case JobEnded():
+                self._dismiss(event.job_id)
+
+    def hold(self, rows: Integers, grant: Grant, now: float) -> None:
+        """Set what all active jobs, whose rows these are, hold from now on."""
         if self.paused.any():
-            halted = (self.paused & (self.units > 0)).nonzero()[0]
+            halted = (self.paused & (self.cores > 0)).nonzero()[0]
             self._pass_time(halted, np.full(len(halted), now))
-            self.units[halted] = 0
+            self.cores[halted] = 0.0
         self._pass_time(rows, np.full(len(rows), now))
-        usual, units = self.usual_units[rows], allocation.units
+        usual, cores = self.usual_cores[rows], grant.cores
         new = usual == 0.0
-        usual += USUAL_RATE * (units - usual)
-        usual[new] = units[new]
-        self.usual_units[rows] = usual
-        self.units[rows] = units
-        self.credit[rows] = allocation.credit
-        if len(allocation.owner_credit):
-            self.owner_credit = allocation.owner_credit.tolist()
+        usual += USUAL_RATE * (cores - usual)
+        usual[new] = cores[new]
+        self.usual_cores[rows] = usual
+        self.cores[rows] = cores
+        self.credit[rows] = grant.credit
+        self.size_credit[rows] = grant.size_credit
+        if len(grant.owner_credit):
+            self.owner_credit = grant.owner_credit.tolist()
 
     def rows(self) -> Integers:
         """Return the rows of all active jobs, in the order of `ids`."""
@@ -162,17 +192,17 @@ class Roster(Rows):
         return tuple(job_id for job_id, row in self.ids.items() if not self.paused[row])
 
     def pause(self, job_id: str) -> None:
-        """Take a job out of the competition: from the next decision on it holds nothing, and keeps its curve."""
+        """Pause a job: from the next decision on it holds no cores. Its loss history is kept."""
         self.paused[self._row(job_id)] = True
 
     def resume(self, job_id: str) -> None:
-        """Let a paused job compete again, with the curve and the credit it had."""
+        """Resume a paused job with its loss history and its credit."""
         self.paused[self._row(job_id)] = False
 
     def stand_still(self, now: float) -> None:
-        """Take note that nothing has run until now, nor holds anything: after the engine was lost."""
+        """Count no core seconds until now and set all cores to 0; called after the engine was restarted."""
         rows = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
-        self.units[rows] = 0
+        self.cores[rows] = 0.0
         self.since[rows] = now
 
     def reweigh(self, job_id: str, weight: float) -> None:
@@ -181,14 +211,26 @@ class Roster(Rows):
             raise JobOptionError("weight", weight, "a number above 0")
         self.weight[self._row(job_id)] = weight
 
-    def relimit(self, job_id: str, max_units: int | None) -> None:
-        """Change the units a job may hold at most, from the next decision on; None for no limit."""
-        if max_units is not None and max_units < 1:
-            raise JobOptionError("max_units", max_units, "1 or more")
-        self.max_units[self._row(job_id)] = UNLIMITED if max_units is None else max_units
+    def relimit(self, job_id: str, max_cores: float | None) -> None:
+        """Change the most cores a job may hold from the next decision on; None for no limit."""
+        if max_cores is not None and not 0.0 < max_cores < np.inf:
+            raise JobOptionError("max_cores", max_cores, "a number of cores above 0")
+        self._row(job_id)
+        self._asked[job_id] = replace(self._asked[job_id], most=max_cores)
+        self._restate(job_id)
+
+    def demand(self, job_id: str) -> Demand:
+        """Return what a job can use now."""
+        self._row(job_id)
+        asked = self._asked[job_id]
+        return self._said[job_id].bounded_by(asked) if job_id in self._said else asked
+
+    def said(self, job_id: str) -> Demand | None:
+        """Return what a running job last said it can use; None where it said nothing."""
+        return self._said.get(job_id)
 
     def dump(self) -> bytes:
-        """Return all that is known, in a form that `restore` reads back exactly."""
+        """Return the whole state as bytes that `restore` reads back exactly."""
         rows = np.array(sorted(self.ids.values()), dtype=np.int64)
         about = {
             "forecaster": type(self.forecaster).__name__,
@@ -197,6 +239,8 @@ class Roster(Rows):
             "ids": list(self.ids),
             "owners": list(self.owners),
             "owner_credit": self.owner_credit,
+            "asked": {job_id: asdict(demand) for job_id, demand in self._asked.items()},
+            "said": {job_id: asdict(demand) for job_id, demand in self._said.items()},
         }
         places = np.fromiter(self.ids.values(), dtype=np.int64, count=len(self.ids))
         arrays = {name: array[rows] for name, array in self._tables()}
@@ -205,14 +249,14 @@ class Roster(Rows):
         )
 
     def restore(self, dumped: bytes) -> None:
-        """Become what was dumped, all of it or, where that cannot be, nothing; this roster has no jobs yet."""
+        """Restore a dumped state into this empty roster; on SnapshotError the roster stays empty."""
         about, arrays = snapshot.unpack(dumped)
         if about["forecaster"] != type(self.forecaster).__name__:
-            raise SnapshotError(f"its forecasts are those of {about['forecaster']}")
+            raise SnapshotError(f"it holds forecasts of another forecaster, {about['forecaster']}")
         rows, places, free = (arrays.pop(name) for name in ("rows", "places", "free"))
         known = {name: (array.dtype, array.shape[1:]) for name, array in self._tables()}
         if known != {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}:
-            raise SnapshotError("it was made by another version of slaq")
+            raise SnapshotError("another version of slaq wrote it")
         for part in (self, self.forecaster, self.runtime):
             part.resize(about["size"])
         for name, array in self._tables():
@@ -222,9 +266,13 @@ class Roster(Rows):
         self.owner_credit = about["owner_credit"]
         self._free = free.tolist()
         self._submitted = about["submitted"]
+        self._asked = {job_id: _demand(fields) for job_id, fields in about["asked"].items()}
+        self._said = {job_id: _demand(fields) for job_id, fields in about["said"].items()}
+        for job_id in self.ids:
+            self._restate(job_id)
 
     def _tables(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Yield every array of this roster and its models, with a name of its own."""
+        """Yield every array of this roster and its models under a unique name."""
         named = (("roster", self), ("forecaster", self.forecaster), ("runtime", self.runtime))
         for part, holder in named:
             for name, array in holder.arrays().items():
@@ -236,7 +284,7 @@ class Roster(Rows):
         return self.ids[job_id]
 
     def _take_in(self, reported: Iterable[LossObserved]) -> None:
-        """Feed reported losses to the models, all jobs at once."""
+        """Pass reported losses to the models, all jobs at once."""
         table = [
             (
                 self.ids[e.job_id],
@@ -253,7 +301,7 @@ class Roster(Rows):
             self.observe(row.astype(np.int64), *columns)
 
     def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
-        """Take in losses with their times and costs; those of one row stand in the order they came."""
+        """Add losses with their times and costs; the losses of a row are in the order in which they came."""
         if not len(rows):
             return
         if len(rows) > 1:
@@ -279,7 +327,7 @@ class Roster(Rows):
             self._follow(rows[starts], losses, starts, np.diff(starts, append=len(rows)))
 
     def _follow(self, rows: Integers, losses: Floats, starts: Integers, counts: Integers) -> None:
-        """Take in the finite losses of each row: `counts[i]` from `starts[i]` on for `rows[i]`."""
+        """Add the finite losses of each row: `counts[i]` losses from index `starts[i]` on for `rows[i]`."""
         first, last = losses[starts], losses[starts + counts - 1]
         fresh = self.observed[rows] == 0
         for seen in (self.first, self.last, self.best, self.worst):
@@ -297,7 +345,7 @@ class Roster(Rows):
         self.forecaster.observe(rows[told], blocks[told], full[told])
 
     def widen(self, rows: Integers) -> None:
-        """Let these rows' forecasts count twice as many iterations as one."""
+        """Double the stride of these rows."""
         if len(rows):
             self.stride[rows] *= 2
             self.forecaster.coarsen(rows)
@@ -305,9 +353,9 @@ class Roster(Rows):
     def _blocks(
         self, rows: Integers, losses: Floats, starts: Integers, counts: Integers
     ) -> tuple[Floats, Integers]:
-        """Return the means of every full stride of losses, one row each, and how many there are.
+        """Return the means of all full strides of losses, one row per job, and their numbers.
 
-        What does not fill a stride is kept for the next time.
+        Losses that do not fill a stride are kept for the next call.
         """
         stride, begun = self.stride[rows], self.begun[rows]
         if counts.max() == 1 and stride.max() == 1:
@@ -324,16 +372,22 @@ class Roster(Rows):
         return sums[:, : max(int(full.max()), 1)] / stride[:, None], full
 
     def _pass_time(self, rows: Integers, now: Floats) -> None:
-        passed = self.units[rows] * np.maximum(now - self.since[rows], 0.0)
+        passed = self.cores[rows] * np.maximum(now - self.since[rows], 0.0)
         self.held[rows] += passed
         self.attained[rows] += passed
         self.since[rows] = now
 
-    def _begin_curve(self, job_id: str) -> None:
-        """Forget what was learned from a job's losses and their costs; what it asked for and holds stays."""
-        row = self.ids.get(job_id)
-        if row is None:
-            return
+    def _restate(self, job_id: str) -> None:
+        """Update a job's row to its present demand."""
+        row, demand = self.ids[job_id], self.demand(job_id)
+        self.least[row] = demand.least
+        self.most[row] = np.inf if demand.most is None else demand.most
+        self.sized.pop(job_id, None)
+        if demand.sizes != "any":
+            self.sized[job_id] = demand
+
+    def _begin_curve(self, row: int) -> None:
+        """Clear the loss history and the costs of a job; keep what it asked for and what it holds."""
         begun = np.array([row])
         self.observed[row] = self.begun[row] = 0
         self.largest_fall[row] = self.begun_sum[row] = self.held[row] = 0.0
@@ -343,9 +397,9 @@ class Roster(Rows):
         self.runtime.clear(begun)
 
     def _dismiss(self, job_id: str) -> None:
-        row = self.ids.pop(job_id, None)
-        if row is None:
-            return
+        row = self.ids.pop(job_id)
+        for demands in (self._asked, self._said, self.sized):
+            demands.pop(job_id, None)
         gone = np.array([row])
         self.clear(gone)
         self.forecaster.clear(gone)
@@ -359,3 +413,15 @@ class Roster(Rows):
         self.forecaster.resize(larger)
         self.runtime.resize(larger)
         self._free.extend(range(larger - 1, size - 1, -1))
+
+
+def _demand(fields: dict[str, Any]) -> Demand:
+    """Return the demand from its fields as read from JSON."""
+    sizes = fields["sizes"]
+    return Demand(
+        **fields
+        | {
+            "resource": Resource(fields["resource"]),
+            "sizes": sizes if isinstance(sizes, str) else tuple(sizes),
+        }
+    )

@@ -1,36 +1,36 @@
-"""What an iteration costs, learned online, and how many of them an epoch holds at n units."""
+"""The cost of an iteration, learned online, and the iterations that fit into an epoch at n cores."""
 
 import numpy as np
 
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.forecaster import Rows
 
-#: How fast a cost follows new observations, and how far one of them may pull it.
+#: The weight of a new observation, and the most by which one may differ from the mean, as a factor.
 RATE, CLIP = 0.2, 3.0
-#: CPU seconds that any iteration takes: a clock may be too coarse to tell, or a report not say.
+#: The least CPU seconds of an iteration, for clocks that are too coarse and reports without a time.
 LEAST = 1e-6
-#: A first iteration this many times as long as the second was warming up.
+#: A first iteration this many times as long as the second is taken for a warm-up.
 WARM_UP = 1.5
-#: Observations, and the share of an iteration's time, from which a serial part is believed.
+#: A serial part is used only after this many observations, and above this share of an iteration's time.
 SERIAL_AFTER, SERIAL_SHARE = 3, 0.05
 
 
 class RuntimeModel(Rows):
-    """One iteration at n units takes  serial + cpu / min(n, max)  seconds.
+    """One iteration at n cores takes  serial + cpu / min(n, max)  seconds.
 
-    The paper's c*S/N (§4.2.1) is the case without a serial part, and is what is used until iterations
-    prove to take longer than their CPU time on the units held explains. One row per job.
+    The paper's c*S/N (§4.2.1) is the case without a serial part. It is used until iterations are seen to take
+    longer than their CPU time divided by the cores held. One row per job.
     """
 
     def __init__(self, size: int = 0) -> None:
-        #: CPU seconds per iteration, and seconds per iteration that no unit shortens.
+        #: CPU seconds per iteration, and serial seconds per iteration, which more cores do not shorten.
         self.cpu = np.zeros(size)
         self.serial = np.zeros(size)
-        #: Iterations seen.
+        #: Number of iterations observed.
         self.seen = np.zeros(size, dtype=np.int64)
 
     def observe(self, rows: Integers, cpu_seconds: Floats, wall_seconds: Floats, held: Floats) -> None:
-        """Learn from one iteration of each row, during which it held so many unit seconds."""
+        """Learn from one iteration of each row, during which the job held `held` core seconds."""
         cpu_seconds = np.maximum(cpu_seconds, LEAST)
         known = self.cpu[rows]
         seen = self.seen[rows]
@@ -38,32 +38,32 @@ class RuntimeModel(Rows):
         learned = known + RATE * (clipped - known)
         warming_up = (seen == 1) & (known > WARM_UP * cpu_seconds)
         self.cpu[rows] = np.where((seen == 0) | warming_up, cpu_seconds, learned)
-        mean_units = held / np.maximum(wall_seconds, 1e-12)
-        explained = cpu_seconds / np.maximum(mean_units, 1e-12)
-        idle = np.clip(wall_seconds - explained, 0.0, None) * (mean_units > 0)
+        mean_cores = held / np.maximum(wall_seconds, 1e-12)
+        explained = cpu_seconds / np.maximum(mean_cores, 1e-12)
+        idle = np.clip(wall_seconds - explained, 0.0, None) * (mean_cores > 0)
         self.serial[rows] += np.maximum(RATE, 1.0 / (seen + 1)) * (idle - self.serial[rows])
         self.seen[rows] = seen + 1
 
-    def seconds(self, rows: Integers, cpu: Floats, units: Floats) -> Floats:
-        """Return seconds per iteration: rows by columns of `units`; infinite at none."""
+    def seconds(self, rows: Integers, cpu: Floats, cores: Floats) -> Floats:
+        """Return seconds per iteration: rows by columns of `cores`; infinite at 0 cores."""
         with np.errstate(divide="ignore"):
-            parallel = cpu[:, None] / units
+            parallel = cpu[:, None] / cores
         serial = self.serial[rows, None]
         believed = (self.seen[rows, None] >= SERIAL_AFTER) & (serial > SERIAL_SHARE * parallel)
         return parallel + np.where(believed, serial, 0.0)
 
-    def steady_seconds(self, rows: Integers, cpu: Floats, units: Floats) -> Floats:
-        """Return seconds per iteration as `seconds` does, but never more with more units.
+    def steady_seconds(self, rows: Integers, cpu: Floats, cores: Floats) -> Floats:
+        """Return seconds per iteration as `seconds` does, but never more with more cores.
 
-        For looking far ahead: a serial part counts however small it is beside the rest.
+        For long horizons: a serial part counts even if it is small.
         """
-        parallel = np.full(units.shape, np.inf)
+        parallel = np.full(cores.shape, np.inf)
         with np.errstate(over="ignore"):
-            np.divide(cpu[:, None], units, out=parallel, where=units > 1e-9)
+            np.divide(cpu[:, None], cores, out=parallel, where=cores > 1e-9)
         return parallel + self.steady_serial(rows)[:, None]
 
     def steady_serial(self, rows: Integers) -> Floats:
-        """Return the seconds per iteration that no unit shortens, once they are known."""
+        """Return the serial seconds per iteration; 0 until they are known."""
         return np.where(self.seen[rows] >= SERIAL_AFTER, self.serial[rows], 0.0)
 
     def known(self, rows: Integers) -> Booleans:

@@ -1,4 +1,4 @@
-"""Fair shares and their rounding to whole units: the arithmetic every policy begins and ends with."""
+"""Fair shares and their rounding to whole units, used by every policy."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ import numpy as np
 from slaq.core.allocation import Allocation, Candidates
 from slaq.core.arrays import Booleans, Floats, Integers
 
-#: Shares are kept to this many decimals, so that float dust neither costs nor gains a job a unit.
+#: Shares are rounded to this many decimals, so that float errors do not change a job's units.
 DECIMALS = 9
-#: Added to the due time of a job that has already had more than its share.
+#: Added to the due time of a job that has already received more than its share.
 NOT_YET = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What every job holds before its policy hands out the rest; one element per job."""
+    """The units that every job holds before its policy hands out the rest; one element per job."""
 
-    #: Units the job holds whatever its policy decides; they never sum to more than the capacity.
+    #: Units that the job holds in any case; their sum never exceeds the capacity.
     lower: Integers
-    #: Units it may be given at most; equal to `lower` where the job does not compete.
+    #: The most units that the job may get; equal to `lower` for a job that does not compete.
     upper: Integers
-    #: What each job is owed after `lower`, between -1 and 1: the `credit` of the next decision.
+    #: Fractions of a unit owed to each job after `lower`, between -1 and 1: the `credit` of the next decision.
     credit: Floats
     #: The job's fair share of the capacity, a real number.
     fair: Floats
@@ -38,8 +38,8 @@ def water_fill(
 ) -> Floats:
     """Return the weighted max-min fair shares: clip(level * weight, least, limit) for one common level.
 
-    They sum to `capacity`, or to the sum of the limits where that is less. Weights are positive, and
-    0 <= least <= limit; where even the least exceed the capacity, the least are returned.
+    The shares sum to `capacity`, or to the sum of the limits if that is less. Weights are positive, and
+    0 <= least <= limit. If the sum of `least` exceeds the capacity, `least` is returned.
     """
     if least is None:
         least = np.zeros_like(limit)
@@ -48,18 +48,18 @@ def water_fill(
         return limit.astype(np.float64)
     if used >= capacity:
         return least.astype(np.float64)
-    # The sum of the shares is piecewise linear in the level: a job adds its weight to the slope where it
-    # rises above its least, and takes it away again where it is full.
+    # The sum of the shares is piecewise linear in the level: a job adds its weight to the slope at the level where
+    # it rises above its least, and subtracts it at the level where it reaches its limit.
     rises, full = least / weight, limit / weight
     level = np.concatenate((rises, full))
-    # Stable: that sort is the fast one where most jobs rise from 0.
+    # The stable sort is the fastest if most jobs rise from 0.
     by = level.argsort(kind="stable")
     level = level[by]
-    # Summed from the highest level down, where the small weights are: so large ones leave no dust on them.
+    # Sum from the highest level down, where the small weights are, so that large weights add no rounding error.
     slope = np.concatenate((-weight, weight))[by[::-1]].cumsum()[::-1]
     total = used + (slope[1:] * (level[1:] - level[:-1])).cumsum()
     k = min(int(total.searchsorted(capacity)), total.size - 1)
-    # Solved again from the jobs that rise between these two levels, as the running sums hold dust.
+    # Solve again from the jobs that rise between these two levels, because the running sums have rounding errors.
     rising = (rises <= level[k]) & (full >= level[k + 1])
     rate = float(weight @ rising)
     fixed = float(np.where(full <= level[k], limit, least) @ ~rising)
@@ -69,15 +69,15 @@ def water_fill(
 
 
 def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarantee:
-    """Return what every job is sure of: a competing job its minimum or `fraction` of its fair share.
+    """Return every job's guarantee: for a competing job its minimum or `fraction` of its fair share.
 
     A job that does not compete holds its reservation, or its fair share. The fair share is weighted max-min
-    over all jobs, after reservations and minima. Where those alone exceed the capacity, they and the
-    fractions of the others are themselves shared out fairly.
+    over all jobs, after reservations and minima. If these alone exceed the capacity, they and the fractions of
+    the others are scaled down fairly.
 
-    Promises are real numbers. Each epoch a job holds its promise rounded down or up, and the difference is
-    carried as credit: over time it holds what it was promised to within about a unit, so that with more
-    jobs than units a job promised a hundredth of a unit holds one in every hundredth epoch.
+    Guarantees are real numbers. In each epoch a job holds its guarantee rounded down or up, and the difference is
+    carried as credit: over time the job holds its guarantee to within about a unit. So with more jobs than units,
+    a job with a guarantee of a hundredth of a unit holds one unit in every hundredth epoch.
     """
     c = candidates
     least = least_units(c)
@@ -93,7 +93,7 @@ def guarantee(candidates: Candidates, capacity: int, fraction: float) -> Guarant
 
 
 def least_units(candidates: Candidates) -> Integers:
-    """Return what each job holds before anything is divided: its reservation, or else its minimum."""
+    """Return the units each job holds before the capacity is divided: its reservation, else its minimum."""
     c = candidates
     return np.minimum(np.where(_reserved(c), c.reserved_units, c.min_units), c.max_units)
 
@@ -105,11 +105,11 @@ def _reserved(candidates: Candidates) -> Booleans:
 def round_with_credit(
     promised: Floats, credit: Floats, order: Integers, capacity: int
 ) -> tuple[Integers, Floats]:
-    """Return the promises rounded down or up to whole units, and the credit that this leaves.
+    """Return the guarantees rounded down or up to whole units, and the remaining credit.
 
-    Who is rounded up is decided as in proportionate-fair scheduling (Baruah et al., 1996), and for one unit
-    in Tijdeman's chairman assignment (1980): among those who are owed something, the one who would first be
-    owed a whole unit.
+    The jobs to round up are chosen as in proportionate-fair scheduling (Baruah et al., 1996), and for one unit as
+    in Tijdeman's chairman assignment (1980): among the jobs with positive credit, the one that would first be owed
+    a whole unit.
     """
     promised = promised.round(DECIMALS)
     whole = np.floor(promised)
@@ -132,7 +132,7 @@ def round_with_credit(
 
 
 def first(key: Floats, order: Integers, count: int) -> Integers:
-    """Return the rows of the `count` smallest keys; of equal keys the earliest in order."""
+    """Return the rows of the `count` smallest keys; ties go to the earliest in order."""
     if count >= key.size:
         return np.arange(key.size)
     cut = np.partition(key, count - 1)[count - 1]
@@ -143,7 +143,7 @@ def first(key: Floats, order: Integers, count: int) -> Integers:
 
 
 def in_turn(room: Integers, order: Integers, left: int, key: Floats | Integers | None = None) -> Integers:
-    """Return the units each job gets when they are served by ascending key and order, up to their room."""
+    """Return the units each job gets if jobs are served by ascending key and order, each up to its room."""
     by = order.argsort() if key is None else np.lexsort((order, key))
     wanted = room[by]
     before = wanted.cumsum() - wanted
@@ -153,7 +153,7 @@ def in_turn(room: Integers, order: Integers, left: int, key: Floats | Integers |
 
 
 def serve(candidates: Candidates, capacity: int, key: Floats | Integers) -> Allocation:
-    """Return the allocation in which competing jobs are served by ascending key, each up to its maximum."""
+    """Return the allocation that serves competing jobs by ascending key, each up to its maximum."""
     sure = guarantee(candidates, capacity, fraction=0.0)
     left = capacity - int(sure.lower.sum())
     units = sure.lower + in_turn(sure.upper - sure.lower, candidates.order, left, key)
@@ -162,10 +162,10 @@ def serve(candidates: Candidates, capacity: int, key: Floats | Integers) -> Allo
 
 
 def spread(candidates: Candidates, units: Integers, credit: Floats, capacity: int) -> Integers:
-    """Return the units with idle capacity added, so that none stays idle while any job can use it.
+    """Return the units with idle capacity added, so that no unit is idle while any job can use it.
 
-    Competing jobs come first, those that do not compete take what no competing job can use; among either
-    the fair share rises. Such units are free: they change no credit, but go first to those owed most.
+    Competing jobs come first; jobs that do not compete get what is left. Within each group the units are shared
+    fairly. These units change no credit, and go first to the jobs that are owed the most.
     """
     for open_to in (candidates.competes, True):
         if units.sum() >= capacity:

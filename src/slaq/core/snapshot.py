@@ -1,4 +1,4 @@
-"""Arrays and a few facts about them as bytes, which are read back exactly or not at all."""
+"""Write arrays and some facts as bytes, and read them back exactly or raise SnapshotError."""
 
 import io
 import json
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from slaq.core.errors import SnapshotError
 
-#: What a snapshot begins with; the number is that of its form.
+#: The first bytes of a snapshot; the number is the version of the format.
 MAGIC = b"slaq-snapshot-1\n"
 DIGEST_BYTES = 16
 _ABOUT = "about"
 
 
 def pack(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the facts, which JSON can hold, and the arrays as bytes."""
+    """Return the facts (JSON values) and the arrays as bytes."""
     facts = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     body = io.BytesIO()
     members: dict[str, Any] = {_ABOUT: facts, **arrays}
@@ -28,13 +28,13 @@ def pack(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what was packed."""
+    """Return the facts and the arrays."""
     begin = len(MAGIC) + DIGEST_BYTES
     if not packed.startswith(MAGIC):
-        raise SnapshotError("it is none, or of another version of slaq")
+        raise SnapshotError("it is not a snapshot of this version of slaq")
     content = packed[begin:]
     if _digest(content) != packed[len(MAGIC) : begin]:
-        raise SnapshotError("it is damaged or cut short")
+        raise SnapshotError("it is damaged or truncated")
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         arrays = {name: found[name] for name in found.files}
     about = json.loads(arrays.pop(_ABOUT).tobytes())

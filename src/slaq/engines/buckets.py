@@ -1,13 +1,13 @@
-"""Token buckets in CPU seconds: who may use a core next.
+"""Token buckets in CPU seconds: what a job has earned by its grant and not used yet.
 
-A job that was granted r cores earns r tokens a second, and pays for the CPU its tasks and driver used. Its
-*lead* is tokens / r: for how many seconds its grant has gone unused, or, below zero, how far it has run ahead.
-The job with the longest lead goes next. Two things keep leads near zero without touching their differences,
-which are what shares rest on: when nobody who wants a core has any lead, all are forgiven that much (using
-what others leave idle costs nothing); and when everybody has one, as on a machine that delivers less than was
-promised, all lose that much.
+A job that was granted r cores earns r tokens a second, and pays for the CPU it used. Its *lead* is tokens / r:
+for how many seconds its grant has gone unused, or, below zero, how far it has run ahead. The job with the
+longest lead goes next. Two rules keep leads near zero without touching their differences, which shares rest
+on: when nobody who wants a core has a lead, all are forgiven that much, so that idle capacity costs nothing;
+and when everybody has one, as on a machine that delivers less than was promised, all lose that much.
 """
 
+import math
 from collections.abc import Iterable
 
 #: The longest lead, either way, in epochs: beyond it what was missed or overdrawn is forgotten.
@@ -18,20 +18,38 @@ TASKS_OF_DEBT = 2.0
 RATE = 0.2
 
 
-class Bucket:
-    """One job's tokens."""
+class TokenBucket:
+    """Tokens earned at a rate."""
 
-    __slots__ = ("_filled_at", "cores", "cost", "running", "tokens")
+    __slots__ = ("_settled_at", "cores", "tokens")
 
-    def __init__(self) -> None:
-        #: Cores granted; earns nothing, and may run nothing, at 0.
+    def __init__(self, now: float = 0.0) -> None:
+        #: Cores granted: earns nothing, and may run nothing, at 0; needs no tokens at infinity.
         self.cores = 0.0
         self.tokens = 0.0
+        self._settled_at = now
+
+    def settle(self, now: float, *, used: float, least: float, most: float) -> None:
+        """Credit what was earned since the last time and debit what was used.
+
+        The bounds apply after both: capping the credit first would forfeit what was earned meanwhile.
+        """
+        earned = 0.0 if math.isinf(self.cores) else self.cores * (now - self._settled_at)
+        self.tokens = min(max(self.tokens + earned - used, least), most)
+        self._settled_at = now
+
+
+class Bucket(TokenBucket):
+    """The tokens of a job that competes for free cores, task by task."""
+
+    __slots__ = ("cost", "running")
+
+    def __init__(self) -> None:
+        super().__init__()
         #: CPU seconds that one of its tasks, or turns of its driver, is expected to take.
         self.cost = 0.0
         #: How many are under way, not paid for yet.
         self.running = 0
-        self._filled_at = 0.0
 
     def grant(self, cores: float, now: float, epoch: float) -> None:
         """Change what the job earns from now on."""
@@ -39,11 +57,9 @@ class Bucket:
         self.cores = cores
 
     def fill(self, now: float, epoch: float) -> None:
-        """Credit what was earned since the last time; capped after all debits, never before."""
-        self.tokens += self.cores * (now - self._filled_at)
-        self._filled_at = now
+        """Credit what was earned since the last time."""
         longest = LONGEST_LEAD * epoch * self.cores
-        self.tokens = min(max(self.tokens, -longest - TASKS_OF_DEBT * self.cost), longest)
+        self.settle(now, used=0.0, least=-longest - TASKS_OF_DEBT * self.cost, most=longest)
 
     def pay(self, cpu_seconds: float) -> None:
         """Debit what was really used."""

@@ -1,17 +1,20 @@
-"""The files of a job: a folder named after it, with what it printed and what it last kept."""
+"""The files of a job: a folder named after it, with its log and its checkpoint."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from slaq.engines.local import checkpoints
+from slaq.engines import checkpoints
 
 #: In a job's directory: what its driver and its tasks print.
 LOG = "log.txt"
+#: How much of a log a reason quotes, in bytes and in lines.
+TAIL_BYTES, TAIL_LINES = 4096, 20
 
 
 def job_directory(home: Path, job_id: str) -> Path:
-    """Return where a job's files are, whatever its name."""
+    """Return the folder of a job's files; any name is a valid folder."""
     name = quote(job_id, safe=" ")
     return home / (f"%2E{name[1:]}" if name.startswith(".") else name)
 
@@ -20,9 +23,19 @@ def open_log(directory: Path, checkpoint: bytes | None) -> int:
     """Make a job's directory ready; return its log, open for appending."""
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint is None:
-        # An earlier job of the same name is no part of this one.
+        # Remove what an earlier job of the same name left.
         for name in (checkpoints.FILE, LOG):
             (directory / name).unlink(missing_ok=True)
     else:
         (directory / checkpoints.FILE).write_bytes(checkpoint)
     return os.open(directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def last_lines(log: Path, start: int = 0) -> str:
+    """Return the last lines of a log after byte `start`; nothing where nothing was printed or can be read."""
+    with suppress(OSError), log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - TAIL_BYTES, min(start, end)))
+        lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()
+        return "\n".join(lines[-TAIL_LINES:])
+    return ""

@@ -1,1 +1,1 @@
-"""Thin adapters by which other libraries' training becomes a slaq job; each loads its library on first use."""
+"""Adapters that make training with other libraries a job; each imports its library on first use."""

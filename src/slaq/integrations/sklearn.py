@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slaq.core.errors import DataError, HyperparameterError, MissingExtraError
+from slaq.core.errors import DataError, HyperparameterError
+from slaq.core.extras import needs
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
-#: Returns how wrong an estimator is on features and targets; less is better.
+#: Returns the loss of an estimator on features and targets; less is better.
 Loss = Callable[[Any, Any, Any], float]
 
 
@@ -45,7 +46,7 @@ def partial_fit(
 def warm_start(
     estimator: Any, *, iterations: int, step: int = 1, loss: Loss | None = None
 ) -> "EstimatorProgram":
-    """Return a program that fits a fresh clone of the estimator again and again, each time from where it was.
+    """Return a program that fits a fresh clone of the estimator repeatedly, each time from its present state.
 
     Each iteration adds `step` members (`n_estimators`; of histogram boosting, `max_iter`) or goes on for
     `step` rounds (`max_iter` of the others). `loss(estimator, x, y)` is what it reports; by default
@@ -103,7 +104,7 @@ def inertia(estimator: Any, x: Any, y: Any) -> float:
 
 
 def minus_score(estimator: Any, x: Any, y: Any) -> float:
-    """Return the estimator's own score with the sign turned."""
+    """Return minus the estimator's own score."""
     return -float(estimator.score(x) if y is None else estimator.score(x, y))
 
 
@@ -140,7 +141,7 @@ class Refit:
         adds = name == "n_estimators" or isinstance(estimator, histograms)
         estimator.set_params(warm_start=True, **{name: (iteration + 1) * self.step if adds else self.step})
         with warnings.catch_warnings():
-            # Not having converged yet is the point.
+            # The warning that the fit has not converged is expected.
             warnings.simplefilter("ignore", _sklearn("exceptions").ConvergenceWarning)
             estimator.fit(x) if y is None else estimator.fit(x, y)
 
@@ -151,7 +152,7 @@ class EstimatorProgram:
 
     The loss before the first iteration is that of the best constant guess (of a single centre, where
     centres are looked for), or of the estimator as it was given if that was fitted already. With a loss of
-    the user's own, or minus a score, there is none to tell, and the first report follows the first iteration.
+    the user's own, or minus a score, this loss is unknown, and the first report follows the first iteration.
     (A network's random start can be worse than a constant guess, so that its second loss is above the first.)
     """
 
@@ -197,7 +198,7 @@ def _improved(
 
 
 def _loss_at_start(partition: Partition, estimator: Any, loss: Loss, compare: bool) -> float | None:
-    """Return the loss before the first iteration, None where it cannot be told."""
+    """Return the loss before the first iteration, None if it is unknown."""
     base, dummy = _sklearn("base"), _sklearn("dummy")
     x, y = partition.x, partition.y
     supervised = base.is_classifier(estimator) or base.is_regressor(estimator)
@@ -237,9 +238,5 @@ def _require_count(function: str, name: str, value: Any) -> None:
 
 def _sklearn(module: str) -> Any:
     """Return a module of scikit-learn, which is optional and slow to load."""
-    try:
+    with needs("sklearn"):
         return import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("sklearn"):
-            raise
-        raise MissingExtraError("scikit-learn", "sklearn") from None

@@ -1,1 +1,1 @@
-"""What a training program sees: its data in partitions, and the context it trains in."""
+"""The interface of training programs: their options, data, context and share."""

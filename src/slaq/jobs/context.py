@@ -1,42 +1,42 @@
-"""The context a training program runs in, the same whatever engine runs it."""
+"""The context of a training program, the same on every engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from slaq.jobs.data import DataShape
 
 
 class Cancelled(BaseException):
-    """Raised inside a program at its next call of the context once its job is to end.
+    """Raised inside a program at its next call of the context after a stop of its job was requested.
 
-    Not an `Exception`, so that `except Exception` in a training loop does not swallow it. A program that
-    catches even this is killed a moment later.
+    Not an `Exception`, so that `except Exception` in a training loop does not catch it. A program
+    that catches even this is killed after a short time.
     """
 
 
 class Context(Protocol):
-    """What a training program is given: a plain loop calls `map` and `report`."""
+    """The argument of a training program, whose loop calls `map` and `report`."""
 
     #: How large the job's data is.
     data: DataShape
-    #: What the last `checkpoint` of an earlier run of this job kept; None on a first run.
+    #: The state saved by the last `checkpoint` of an earlier run of this job; None on a first run.
     restored: Any
 
     @property
     def workers(self) -> float:
-        """How many workers, in cores, the job holds now; may be a fraction."""
+        """The workers of one core each that the job holds now; may be a fraction, and changes while it runs."""
         ...
 
     @property
     def stopping(self) -> bool:
-        """Whether the job is to end: the next map or report raises `Cancelled`.
+        """Whether a stop was requested: the next map or report raises `Cancelled`.
 
-        A program that looks here between iterations can return what it has instead.
+        A program that checks this between iterations can return its present result instead.
         """
         ...
 
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """Run function(partition, *args) for every partition, on whatever workers the job holds now.
+        """Run function(partition, *args) for every partition, on the workers that the job holds.
 
         Results come in the order of the partitions. May be called several times per iteration. The function
         must return the same for the same arguments: a task whose worker is lost runs again elsewhere.
@@ -44,15 +44,29 @@ class Context(Protocol):
         ...
 
     def report(self, loss: float, **metrics: float) -> None:
-        """Tell the scheduler the loss after an iteration; the first report is the loss before the first one."""
+        """Report the loss after an iteration; the first report is the loss before the first iteration."""
         ...
 
     def checkpoint(self, state: Any) -> None:
-        """Keep anything picklable, from which the job goes on if it has to be started again."""
+        """Save any picklable state, from which the job continues if it is started again."""
         ...
 
     def announce(self, *, learning_rate: float) -> None:
-        """Tell the scheduler of a new learning rate: the curve bends here."""
+        """Announce a new learning rate, which changes the loss curve from here on."""
+        ...
+
+    def can_use(
+        self,
+        *,
+        min_cores: float | None = None,
+        max_cores: float | None = None,
+        sizes: str | Sequence[float] | None = None,
+    ) -> None:
+        """Report what the job can use from now on; this replaces earlier reports.
+
+        `sizes` is "any", "whole" (workers of one core each) or a list of numbers of cores. What is left out is as
+        the job's owner asked, and nothing can exceed that.
+        """
         ...
 
 

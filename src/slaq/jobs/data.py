@@ -14,7 +14,7 @@ from slaq.core.errors import DataError
 class Partition:
     """Some consecutive rows of a job's data: what one task works on."""
 
-    #: Its place among the partitions, and that of its first row among all rows.
+    #: The index of the partition, and the index of its first row among all rows.
     index: int
     start: int
     #: Features: a 2-D NumPy array or a scipy CSR matrix.
@@ -28,7 +28,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataShape:
-    """How large a job's data is; all of it that its driver sees."""
+    """The size of a job's data; the driver sees only this."""
 
     num_rows: int = 0
     num_features: int = 0
@@ -37,10 +37,10 @@ class DataShape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """Features and targets before they are cut.
+    """Features and targets before they are divided into partitions.
 
-    Without features (`Dataset()`) a job has one empty partition, so that a program that makes its own data
-    can still be a program.
+    Without features (`Dataset()`) a job has one empty partition, for a program that makes its own
+    data.
     """
 
     x: Any = None

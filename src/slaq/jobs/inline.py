@@ -1,16 +1,18 @@
-"""A context that runs everything at once in this process: for tests, debugging and `fit` without a cluster."""
+"""A context that runs all tasks in this process, for tests, debugging and `fit` without a cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import override
 
+from slaq.core.demand import Demand
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset
+from slaq.jobs.demands import demand_said
 
 
 class InlineContext(Context):
-    """Runs the tasks one after another, and keeps what was reported."""
+    """Runs the tasks one after another, and keeps the reports."""
 
     def __init__(self, data: Dataset | None = None, *, partitions: int = 1, restored: Any = None) -> None:
         dataset = Dataset() if data is None else data
@@ -19,6 +21,7 @@ class InlineContext(Context):
         self.losses: list[float] = []
         self.metrics: list[dict[str, float]] = []
         self.learning_rates: list[float] = []
+        self.demands: list[Demand] = []
         self.kept: Any = None
         self._partitions = dataset.cut(partitions)
 
@@ -48,3 +51,13 @@ class InlineContext(Context):
     @override
     def announce(self, *, learning_rate: float) -> None:
         self.learning_rates.append(learning_rate)
+
+    @override
+    def can_use(
+        self,
+        *,
+        min_cores: float | None = None,
+        max_cores: float | None = None,
+        sizes: str | Sequence[float] | None = None,
+    ) -> None:
+        self.demands.append(demand_said(min_cores, max_cores, sizes))

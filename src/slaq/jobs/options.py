@@ -1,39 +1,466 @@
-"""What may be asked for a job: each option with what it may be, and how to say so."""
+"""The options of a job: the one definition that Python, jobs files, the command line and the API take them from.
 
-import math
-from collections.abc import Callable
+Each option is declared once, with its type, its range, its default and its help. A `TypedDict` says which options
+one way of submitting a job takes: its keys are the keywords of the Python call, the keys of a jobs file, and the
+fields of the API; with dashes they are the options of `slaq submit`.
+"""
 
-from slaq.core.errors import JobOptionError
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
-#: None is always the absence of a choice.
-OPTIONS: dict[str, tuple[Callable[[float], bool], str]] = {
-    "weight": (lambda weight: 0 < weight < math.inf, "a number above 0"),
-    "min_units": (lambda units: units >= 0, "0 or more units"),
-    "max_units": (lambda units: units >= 1, "1 or more units"),
-    "min_cores": (lambda cores: 0 <= cores < math.inf, "0 or more cores"),
-    "max_cores": (lambda cores: 0 < cores < math.inf, "a number of cores above 0"),
-    "target_loss": (math.isfinite, "a finite number"),
-    "partitions": (lambda count: count >= 1, "1 or more"),
-    "stop_at": (
-        lambda share: 0 < share <= 1,
-        "a share of the reduction, above 0 and at most 1, such as 0.95",
+from slaq.core.errors import JobOptionError, UnknownNameError
+from slaq.jobs.option_types import (
+    OptionType,
+    choice,
+    flag,
+    loss_pattern,
+    number,
+    path,
+    seconds,
+    shown,
+    size_in_bytes,
+    sizes,
+    text,
+    texts,
+    variables,
+    whole,
+)
+
+#: A name is also that of a folder and part of an address.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+TAG = re.compile(r"[\w.:/@+-]{1,100}")
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+#: Options that are paths of what is there already. A service takes them as whole paths only.
+PATHS = ("cwd", "checkpoint")
+#: Bounds on what one job may carry.
+MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
+
+
+class IfLost(StrEnum):
+    """What becomes of a job that was running when the service was lost."""
+
+    #: Run again; the job goes on by itself from what it kept in its directory, and its curve goes on too.
+    RESUME = "resume"
+    #: Run again from the beginning, with a fresh curve.
+    RESTART = "restart"
+    #: Not run again: reported as failed.
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a job."""
+
+    type: OptionType
+    #: One sentence.
+    help: str
+    default: Any = None
+    #: What the default means, for a person; empty where it says so itself.
+    usual: str = ""
+    #: Its key in the `TypedDict`.
+    name: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def described(self) -> str:
+        """Its help with its default."""
+        usual = self.usual or ("" if self.default in ((), {}) else str(shown(self.default)).lower())
+        return f"{self.help}  [default: {usual}]" if usual else self.help
+
+    def read(self, value: object) -> Any:
+        """Return the value as slaq keeps it; raises JobOptionError. None stands for a default of None."""
+        if value is None and self.default is None:
+            return None
+        try:
+            return self.type.read(value)
+        except ValueError:
+            raise JobOptionError(self.name, shown(value), self.type.wanted) from None
+
+
+_NAME = text(
+    "up to 80 letters, digits, '_', '.' or '-', the first a letter, a digit or '_'",
+    metavar="NAME",
+    pattern=NAME,
+)
+_COUNT = whole(least=1, most=10**9)
+
+Weight = Annotated[
+    float,
+    Option(
+        type=number(least=1e-6, most=1e6),
+        help="How much the job counts against others: multiplies its gain, or its fair share.",
+        default=1.0,
     ),
-    "by": (lambda seconds: 0 < seconds < math.inf, "seconds above 0"),
-    "max_iterations": (lambda count: count >= 1, "1 or more"),
-    "time_budget": (lambda seconds: seconds > 0, "seconds above 0"),
-    "max_restarts": (lambda count: count >= 0, "0 or more"),
-    "task_timeout": (lambda seconds: seconds > 0, "seconds above 0"),
-    "memory_limit": (lambda size: size > 0, "bytes above 0"),
-}
+]
+MaxCores = Annotated[
+    float | None,
+    Option(
+        type=number("a number of cores", above=0, most=MOST_CORES),
+        help="Cores beyond which the job gets none.",
+        usual="as many as the job can use",
+    ),
+]
+Tags = Annotated[
+    Sequence[str],
+    Option(
+        type=texts(
+            f"a list of at most {MOST_TAGS} words of letters, digits and . : / @ + _ -",
+            text("a tag", metavar="TAG", longest=100, pattern=TAG),
+            most=MOST_TAGS,
+        ),
+        help="Words to find the job by.",
+        default=(),
+    ),
+]
+Memory = Annotated[
+    int | None,
+    Option(
+        type=size_in_bytes(),
+        help="Memory that the job may take: it starts once so much is free. A task of a program, and its driver, "
+        "fail when they allocate more.",
+        usual="no limit",
+    ),
+]
+_RESTARTS = Option(
+    type=whole(least=0, most=10**6),
+    help="How often the job is started again: a program whose driver is lost, from its last checkpoint; a command "
+    "that fails, from its beginning.",
+    usual="2 for a program, 0 for a command",
+)
+Cwd = Annotated[
+    str | os.PathLike[str] | None,
+    Option(type=path("the path of a folder"), help="The folder that the job runs in.", usual="here"),
+]
+Env = Annotated[
+    Mapping[str, str],
+    Option(
+        type=variables(
+            f"at most {MOST_VARIABLES} variables as names with texts, {LONGEST_TEXT:,} characters in all",
+            most=MOST_VARIABLES,
+            longest=LONGEST_TEXT,
+        ),
+        help="Variables of the job's environment.",
+        default={},
+    ),
+]
 
 
-def check_options(**options: float | None) -> None:
-    """Refuse options that make no sense, before anything is started."""
-    for name, value in options.items():
-        holds, wanted = OPTIONS[name]
-        if value is not None and not holds(value):
-            raise JobOptionError(name, value, wanted)
-    for unit in ("units", "cores"):
-        least, most = options.get(f"min_{unit}"), options.get(f"max_{unit}")
-        if least is not None and most is not None and least > most:
-            raise JobOptionError(f"min_{unit}", least, f"at most max_{unit}, which is {most}")
+class JobOptions(TypedDict, total=False):
+    """What every job takes."""
+
+    name: Annotated[
+        str | None,
+        Option(type=_NAME, help="What the job is called.", usual="after what the job runs"),
+    ]
+    weight: Weight
+    min_cores: Annotated[
+        float,
+        Option(
+            type=number("a number of cores", least=0, most=MOST_CORES),
+            help="Cores that the job holds at all times, as far as there are enough.",
+            default=0.0,
+        ),
+    ]
+    max_cores: MaxCores
+    sizes: Annotated[
+        Literal["any", "whole"] | Sequence[float],
+        Option(
+            type=sizes(MOST_CORES),
+            help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
+            default="any",
+        ),
+    ]
+    target_loss: Annotated[
+        float | None,
+        Option(
+            type=number(least=-1e300, most=1e300),
+            help="The loss you are content with: the job's curve is taken to end there.",
+            usual="where the curve is forecast to end",
+        ),
+    ]
+    stop_at: Annotated[
+        float | None,
+        Option(
+            type=number("a share", above=0, most=1),
+            help="End the job, as completed, once this share of its whole reduction is done, such as 0.95.",
+            usual="never",
+        ),
+    ]
+    deadline: Annotated[
+        float | None,
+        Option(
+            type=seconds(),
+            help="How long after its submission the job is to reach its target: the target loss, else the share of "
+            "stop-at, else 95% of its reduction.",
+            usual="no deadline",
+        ),
+    ]
+    max_iterations: Annotated[
+        int | None,
+        Option(type=_COUNT, help="End the job, as completed, after so many iterations.", usual="never"),
+    ]
+    trains: Annotated[
+        bool,
+        Option(
+            type=flag(),
+            help="Whether the job competes by its loss. Other work holds its fair share instead.",
+            default=True,
+        ),
+    ]
+    after: Annotated[
+        Sequence[str],
+        Option(
+            type=texts(
+                "a list of at most 100 ids of jobs", text("an id", metavar="JOB", longest=200), most=100
+            ),
+            help="Jobs that must have ended, in whatever way, before this one starts.",
+            default=(),
+        ),
+    ]
+
+
+class FitOptions(JobOptions, total=False):
+    """What a fit on Spark takes."""
+
+    time_budget: Annotated[
+        float | None,
+        Option(type=seconds(), help="End the job, as completed, after it has run so long.", usual="never"),
+    ]
+
+
+class SparkProgramOptions(FitOptions, total=False):
+    """What a training program on Spark takes."""
+
+    partitions: Annotated[
+        int | None,
+        Option(type=_COUNT, help="How many parts the data is cut into.", usual="four for each core"),
+    ]
+
+
+class ProgramOptions(SparkProgramOptions, total=False):
+    """What a training program on this machine takes."""
+
+    memory: Memory
+    max_restarts: Annotated[int, replace(_RESTARTS, default=2)]
+    task_timeout: Annotated[
+        float | None,
+        Option(
+            type=seconds(), help="How long a task may take: one that takes longer fails.", usual="no limit"
+        ),
+    ]
+    checkpoint: Annotated[
+        str | os.PathLike[str] | None,
+        Option(
+            type=path("the path of a checkpoint"),
+            help="The file `checkpoint` that an earlier run of the program left: the program goes on from there.",
+            usual="none",
+        ),
+    ]
+
+
+class CommandOptions(FitOptions, total=False):
+    """What a command takes."""
+
+    memory: Memory
+    max_restarts: Annotated[int, replace(_RESTARTS, default=0)]
+    loss_pattern: Annotated[
+        str | None,
+        Option(type=loss_pattern(), help="Finds the losses in the lines that the job prints.", usual="none"),
+    ]
+    loss_file: Annotated[
+        str | os.PathLike[str] | None,
+        Option(
+            type=path("the path of a file"),
+            help="The file that the job writes its losses to: CSV with a header, or JSON Lines.",
+            usual="none",
+        ),
+    ]
+    loss_column: Annotated[
+        str,
+        Option(
+            type=text("the name of a column", metavar="NAME", longest=256),
+            help="The column, or key, of the loss file that holds the loss.",
+            default="loss",
+        ),
+    ]
+    cwd: Cwd
+    env: Env
+
+
+class _OwnedOptions(TypedDict, total=False):
+    """What every job of a service takes besides."""
+
+    tags: Tags
+    user: Annotated[
+        str | None,
+        Option(
+            type=text("the name of a user", metavar="NAME", longest=64, pattern=USER),
+            help="Whose job it is, where an admin submits for somebody else.",
+            usual="yourself",
+        ),
+    ]
+
+
+class _ResumedOptions(_OwnedOptions, total=False):
+    """What jobs take that the service runs itself."""
+
+    if_lost: Annotated[
+        Literal["resume", "restart", "fail"] | IfLost,
+        Option(
+            type=choice(tuple(IfLost)),
+            help="What becomes of the job when the service was lost while it ran: it is run again and its curve "
+            "goes on, it is run again from the beginning, or it counts as failed.",
+            default="resume",
+        ),
+    ]
+
+
+class ServiceProgramOptions(ProgramOptions, _ResumedOptions, total=False):
+    """What a training program takes that a service runs."""
+
+    cwd: Cwd
+    env: Env
+    python: Annotated[
+        str | os.PathLike[str] | None,
+        Option(
+            type=path("the path of a Python interpreter"),
+            help="The interpreter of a program.",
+            usual="the one that runs slaq",
+        ),
+    ]
+
+
+class ServiceCommandOptions(CommandOptions, _ResumedOptions, total=False):
+    """What a command takes that a service runs."""
+
+
+class ExternalOptions(JobOptions, _OwnedOptions, total=False):
+    """What a job takes that runs elsewhere and reports to a service."""
+
+
+class ServiceOptions(ServiceProgramOptions, ServiceCommandOptions, ExternalOptions, total=False):
+    """What any job of a service takes."""
+
+
+class JobChanges(TypedDict, total=False):
+    """What may be changed of a job while it is under way."""
+
+    weight: Weight
+    max_cores: MaxCores
+    tags: Tags
+
+
+class LimitOptions(TypedDict, total=False):
+    """What an admin may limit of a user."""
+
+    weight: Annotated[
+        float,
+        Option(
+            type=number(least=1e-6, most=1e6), help="Their part in the sharing between users.", default=1.0
+        ),
+    ]
+    max_jobs: Annotated[
+        int | None,
+        Option(type=whole(least=0, most=10**9), help="Jobs that have not ended.", usual="no limit"),
+    ]
+    max_running: Annotated[
+        int | None,
+        Option(type=whole(least=0, most=10**9), help="Jobs that run at a time.", usual="no limit"),
+    ]
+    max_cores: Annotated[
+        float | None,
+        Option(
+            type=number("a number of cores", above=0, most=MOST_CORES),
+            help="Cores held at once.",
+            usual="no limit",
+        ),
+    ]
+
+
+Options = TypeVar("Options", bound=Mapping[str, object])
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class OptionSet(Generic[Options]):
+    """The options that one way of submitting a job takes, in the order of their declaration."""
+
+    def __init__(self, noun: str, declared: type[Options]) -> None:
+        #: What takes them, for a person.
+        self.noun = noun
+        hints = get_type_hints(declared, include_extras=True)
+        self._hints = {name: get_args(hint)[0] for name, hint in hints.items()}
+        self.options: Mapping[str, Option] = {
+            name: replace(get_args(hint)[1], name=name) for name, hint in hints.items()
+        }
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise UnknownNameError for a name that is not an option of this set."""
+        for name in names:
+            if name not in self.options:
+                raise UnknownNameError(f"{self.noun} option", name, self.options)
+
+    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given options, each checked alone and as slaq keeps it; raises SlaqError."""
+        self.check_names(given)
+        return {name: self.options[name].read(value) for name, value in given.items()}
+
+    def complete(self, given: Options) -> Options:
+        """Return every option of the set, as given and checked or with its default; raises SlaqError."""
+        found = {name: option.default for name, option in self.options.items()} | self.read(given)
+        conflict = conflict_in(found)
+        if conflict is not None:
+            raise conflict
+        return found  # type: ignore[return-value]
+
+    def takes(self, function: Function) -> Function:
+        """Let `help` and editors show the options as keywords of a function that takes them as `**options`."""
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        keywords = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=self._hints[name]
+            )
+            for name, option in self.options.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+        return function
+
+
+def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:
+    """Return what is wrong with options that are sound by themselves and do not go together."""
+    least, most = options.get("min_cores") or 0.0, options.get("max_cores")
+    if most is not None and least > most:
+        return JobOptionError("min_cores", shown(least), f"at most max_cores, which is {most:g}")
+    listed = options.get("sizes", "any")
+    if most is not None and not isinstance(listed, str) and listed[0] > most:
+        return JobOptionError("sizes", shown(listed), f"a size that is at most max_cores, which is {most:g}")
+    pattern, file = options.get("loss_pattern"), options.get("loss_file")
+    if pattern is not None and file is not None:
+        return JobOptionError("loss_file", file, "either loss_pattern or loss_file, not both")
+    if options.get("loss_column", "loss") != "loss" and file is None:
+        return JobOptionError("loss_column", options["loss_column"], "loss_file too, the file of that column")
+    if options.get("trains") is False and (pattern is not None or file is not None):
+        return JobOptionError("trains", False, "true, or neither loss_pattern nor loss_file")
+    return None
+
+
+FIT = OptionSet("Spark fit", FitOptions)
+SPARK_PROGRAM = OptionSet("Spark program", SparkProgramOptions)
+PROGRAM = OptionSet("program", ProgramOptions)
+COMMAND = OptionSet("command", CommandOptions)
+SERVICE_PROGRAM = OptionSet("program", ServiceProgramOptions)
+SERVICE_COMMAND = OptionSet("command", ServiceCommandOptions)
+EXTERNAL = OptionSet("external job", ExternalOptions)
+#: Every option of a job of a service.
+SERVICE = OptionSet("job", ServiceOptions)
+CHANGES = OptionSet("job", JobChanges)
+LIMITS = OptionSet("user", LimitOptions)

@@ -1,4 +1,4 @@
-"""The pictures: each function draws one statement about some runs, or assembles a figure of them."""
+"""The charts: each function draws one chart, or assembles a figure of several."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from slaq.reports.style import GROUPS, INK, MUTED, few_ticks, pen, styled, time_
 
 DOTS_PER_INCH = 160
 
-#: Inches: so narrow that a page shown on a phone keeps the labels readable, and need not be scrolled.
+#: Width in inches: narrow enough that the labels are readable on a phone without scrolling.
 COLUMN = 5.0
 
 #: A series over time is drawn with this many points at most, each the mean of a run of epochs: every
@@ -40,7 +40,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def overview(outcomes: Mapping[str, Outcome], story: Story | None) -> Figure:
-    """Return the 2x2 picture: loss over time, time to reach, who held the units, and one job's story."""
+    """Return the 2x2 picture: loss over time, time to reach, who held the cores, and one job's story."""
     with styled():
         figure = _figure(10.5, 7.6)
         ((top_left, top_right), (bottom_left, bottom_right)) = figure.subplots(2, 2)
@@ -49,7 +49,7 @@ def overview(outcomes: Mapping[str, Outcome], story: Story | None) -> Figure:
         draw_time_to_reach(top_right, outcomes)
         top_right.set_title("Mean time to a share of the reduction")
         draw_share_by_group(bottom_left, outcomes)
-        bottom_left.set_title("Who held the units")
+        bottom_left.set_title("Who held the cores")
         if story is None:
             draw_active(bottom_right, outcomes)
             bottom_right.set_title("Active jobs")
@@ -90,13 +90,13 @@ def active_picture(outcomes: Mapping[str, Outcome]) -> Figure:
     return figure
 
 
-def units_picture(outcomes: Mapping[str, Outcome]) -> Figure:
-    """Return the units of each group of jobs over time, one stacked panel per policy, all to one scale."""
+def cores_picture(outcomes: Mapping[str, Outcome]) -> Figure:
+    """Return the cores of each group of jobs over time, one stacked panel per policy, all to one scale."""
     with styled():
         figure = _figure(COLUMN, 0.7 + 1.35 * len(outcomes))
         rows = figure.subplots(len(outcomes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, (policy, outcome) in zip(rows, outcomes.items(), strict=True):
-            draw_units(axes, outcome, _longest(outcomes))
+            draw_cores(axes, outcome, _longest(outcomes))
             axes.set_title(policy)
         for axes in rows[:-1]:
             axes.set_xlabel("")
@@ -105,12 +105,12 @@ def units_picture(outcomes: Mapping[str, Outcome]) -> Figure:
 
 
 def story_picture(story: Story) -> Figure:
-    """Return one job's losses over time against what was forecast, and the units it held."""
+    """Return one job's losses over time against what was forecast, and the cores it held."""
     with styled():
         figure = _figure(COLUMN, 4.2)
-        losses, units = figure.subplots(2, 1, sharex=True, height_ratios=[2.2, 1])
+        losses, cores = figure.subplots(2, 1, sharex=True, height_ratios=[2.2, 1])
         draw_story_losses(losses, story)
-        draw_story_units(units, story)
+        draw_story_cores(cores, story)
         losses.set_xlabel("")
         _legend_above(figure, losses)
     return figure
@@ -164,19 +164,19 @@ def draw_active(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
     few_ticks(axes, whole=True)
 
 
-def draw_units(axes: Axes, outcome: Outcome, longest: float) -> None:
-    """Draw the units that each group of jobs held over time, stacked."""
+def draw_cores(axes: Axes, outcome: Outcome, longest: float) -> None:
+    """Draw the cores that each group of jobs held over time, stacked."""
     seconds, unit = time_scale(longest)
-    times, units = _thinned(outcome.times, outcome.units_by_group)
+    times, cores = _thinned(outcome.times, outcome.cores_by_group)
     axes.stackplot(
         times / seconds,
-        np.nan_to_num(units).T,
+        np.nan_to_num(cores).T,
         colors=list(GROUPS.values()),
         labels=[_group_label(group) for group in GROUPS],
         step="post",
         linewidth=0.0,
     )
-    axes.set_ylabel("units")
+    axes.set_ylabel("cores")
     axes.set_xlabel(unit)
     axes.set_xlim(0.0, longest / seconds)
     axes.set_ylim(bottom=0.0)
@@ -184,7 +184,7 @@ def draw_units(axes: Axes, outcome: Outcome, longest: float) -> None:
 
 
 def draw_share_by_group(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
-    """Draw the mean share of the units that each group of jobs held, one bar per policy."""
+    """Draw the mean share of the cores that each group of jobs held, one bar per policy."""
     places = np.arange(len(outcomes))[::-1]
     left = np.zeros(len(outcomes))
     shares = np.nan_to_num([list(outcome.share_by_group.values()) for outcome in outcomes.values()])
@@ -234,15 +234,15 @@ def draw_story_losses(axes: Axes, story: Story) -> None:
     few_ticks(axes)
 
 
-def draw_story_units(axes: Axes, story: Story) -> None:
-    """Draw the units that one job held over time under each policy."""
+def draw_story_cores(axes: Axes, story: Story) -> None:
+    """Draw the cores that one job held over time under each policy."""
     seconds, unit = time_scale(story.until)
     for policy, chapter in story.chapters.items():
         axes.plot(
-            chapter.decided / seconds, chapter.units, drawstyle="steps-post", label=policy, **_line(policy)
+            chapter.decided / seconds, chapter.cores, drawstyle="steps-post", label=policy, **_line(policy)
         )
     axes.set_xlabel(f"{unit} since the job arrived")
-    axes.set_ylabel("units")
+    axes.set_ylabel("cores")
     axes.set_ylim(bottom=0.0)
     few_ticks(axes, whole=True)
 

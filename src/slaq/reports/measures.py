@@ -1,4 +1,4 @@
-"""The numbers a run is judged by: how each is called, defined, written, and compared with the baseline's."""
+"""The measures of a run: name, definition, format and comparison with the baseline."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Measure:
     compared: bool = True
 
     def value(self, summary: Mapping[str, Any]) -> float:
-        """Return the number in the summary; NaN where the run gives none."""
+        """Return the number in the summary; NaN if the run has none."""
         found: Any = summary
         for key in self.path:
             found = found[key]
@@ -36,7 +36,7 @@ class Measure:
         return f"{digits} {self.unit}".rstrip()
 
     def change(self, summary: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
-        """Return the change against the baseline in percent, empty where there is none to tell."""
+        """Return the change against the baseline in percent, empty if there is none."""
         before, after = self.value(baseline), self.value(summary)
         if not self.compared or before == 0.0 or math.isnan(before) or math.isnan(after):
             return ""
@@ -48,7 +48,14 @@ TIME_TO_90 = Measure(
     path=("time_to_90",),
     name="time to 90%",
     unit="s",
-    definition="Mean seconds from a job's arrival until it has made 90% of its whole loss reduction.",
+    definition="Mean seconds from a job's arrival until it has reached 90% of its whole loss reduction.",
+)
+
+COMPLETION = Measure(
+    path=("completion",),
+    name="completion",
+    unit="s",
+    definition="Mean seconds from a job's arrival to its end.",
 )
 
 MEASURES = (
@@ -67,12 +74,7 @@ MEASURES = (
             "(first loss − final best): 1 when training starts, 0 once nothing more is gained."
         ),
     ),
-    Measure(
-        path=("completion",),
-        name="completion",
-        unit="s",
-        definition="Mean seconds from a job's arrival to its end.",
-    ),
+    COMPLETION,
     Measure(
         path=("mean_active",),
         name="active jobs",
@@ -86,20 +88,20 @@ MEASURES = (
     ),
     Measure(
         path=("share_by_group", "high"),
-        name="units, high loss",
+        name="cores, high loss",
         unit="%",
         compared=False,
         definition=(
-            "Share of the units held by the quarter of the active jobs whose normalised loss is highest; the "
+            "Share of the cores held by the quarter of the active jobs whose normalised loss is highest; the "
             "next quarter is the medium group, the other half the low one."
         ),
     ),
     Measure(
         path=("share_by_group", "low"),
-        name="units, low loss",
+        name="cores, low loss",
         unit="%",
         compared=False,
-        definition="Share of the units held by the half of the active jobs whose normalised loss is lowest.",
+        definition="Share of the cores held by the half of the active jobs whose normalised loss is lowest.",
     ),
     Measure(
         path=("decision_ms", "median"),

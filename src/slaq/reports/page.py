@@ -1,4 +1,4 @@
-"""The report: one HTML page that holds everything it shows and asks the network for nothing."""
+"""The report: one self-contained HTML page."""
 
 import io
 import re
@@ -51,11 +51,11 @@ pre { background: var(--panel); padding: .75rem 1rem; border-radius: 6px; white-
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What was run, and how: what a reader needs in order to run it again."""
+class ReportSetting:
+    """The title, the facts and the command of a run, for readers who want to repeat it."""
 
     title: str
-    #: Name and value of whatever describes the workload and the cluster.
+    #: Facts about the workload and the cluster, by name.
     facts: Mapping[str, str]
     command: str
     version: str
@@ -63,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What the runs gave, by policy, in the order of the columns."""
+    """The results of the runs by policy, in the order of the columns."""
 
     #: The policy that the others are compared with.
     baseline: str
@@ -76,7 +76,7 @@ class Results:
         return {policy: outcome.as_json() for policy, outcome in self.outcomes.items()}
 
 
-def render(setting: Setting, results: Results) -> str:
+def render(setting: ReportSetting, results: Results) -> str:
     """Return the page; every text in it is escaped."""
     sections = [
         f"<h1>{escape(setting.title)}</h1>",
@@ -98,10 +98,10 @@ def render(setting: Setting, results: Results) -> str:
 
 
 def headline(summaries: Mapping[str, Mapping[str, Any]], baseline: str) -> str:
-    """Return the one sentence to take away."""
+    """Return the main result in one sentence."""
     told = next((policy for policy in summaries if policy != baseline), baseline)
     time = TIME_TO_90.text(summaries[told])
-    text = f"Under {told}, a job makes 90% of its loss reduction in {time} on average"
+    text = f"Under {told}, a job reaches 90% of its loss reduction in {time} on average"
     change = TIME_TO_90.change(summaries[told], summaries[baseline])
     if told == baseline or not change:
         return f"{text}."
@@ -142,8 +142,8 @@ def _figures(results: Results) -> list[str]:
             "Mean time from arrival until a job has made that share of its whole loss reduction.",
         ),
         (
-            "Who held the units",
-            charts.units_picture(results.outcomes),
+            "Who held the cores",
+            charts.cores_picture(results.outcomes),
             "Active jobs grouped by normalised loss at every epoch: the quarter with the highest, the next "
             "quarter, and the half with the lowest.",
         ),
@@ -160,7 +160,7 @@ def _figures(results: Results) -> list[str]:
                 charts.story_picture(results.story),
                 "The job whose time to 90% is the typical one. Crosses and the bars behind them: what "
                 f"{results.story.forecast_by} forecast at the start of an epoch for its end, with an 80% "
-                "interval; lines: what happened. Below, the units it held.",
+                "interval; lines: what happened. Below, the cores it held.",
             )
         )
     return [

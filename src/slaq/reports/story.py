@@ -1,4 +1,4 @@
-"""One job's story: what it lost and held under each policy, and what was forecast for it on the way."""
+"""One job in detail: its losses, cores and forecasts under each policy."""
 
 import math
 from collections.abc import Mapping
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slaq.core.arrays import Floats, Integers
-from slaq.core.job import Kind
+from slaq.core.arrays import Floats
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
 from slaq.ports import History
 
-#: The share of its whole loss reduction by whose time the story's job is chosen.
+#: The job is chosen by its time to this share of its whole loss reduction.
 TOLD_BY = 0.9
-#: The share after which little happens to see.
+#: The charts end at this share, after which little changes.
 NEARLY_ALL = 0.97
 
 
@@ -25,9 +24,9 @@ class Chapter:
     #: When each loss was observed, and that loss: two arrays of one length.
     times: Floats
     losses: Floats
-    #: When each decision about it was made, and the units it was granted.
+    #: When each decision about it was made, and the cores it was granted.
     decided: Floats
-    units: Integers
+    cores: Floats
     #: The ends of the epochs, and the losses that were forecast for them with their 80% interval.
     forecast_times: Floats
     expected: Floats
@@ -55,7 +54,7 @@ class Story:
 
 
 def tell(histories: Mapping[str, History], baseline: str) -> Story | None:
-    """Return the story of a typical job, or None where no job improved under both policies.
+    """Return the story of a typical job; None if no job improved under both policies.
 
     Typical is the job whose time to 90% of its reduction changed by the median, in proportion, between the
     baseline and the first other policy; with one policy alone, the job whose time is the median.
@@ -85,7 +84,7 @@ def _times_to_reach(history: History) -> dict[str, float]:
     """Return the seconds from arrival to `TOLD_BY` of the reduction, for jobs that took some time to it."""
     times = {}
     for spec in history.jobs():
-        if spec.kind is Kind.ML:
+        if spec.trains:
             curve = JobCurve.of(spec, history.events(spec.id))
             elapsed = time_to(curve.times, curve.losses, TOLD_BY) - spec.arrival
             if 0.0 < elapsed < math.inf:
@@ -104,15 +103,15 @@ def _chapter(history: History, job_id: str) -> Chapter:
         job = decision.ids.index(job_id)
         end = decisions[place + 1].time if place + 1 < len(decisions) else np.inf
         expected = (decision.expected[job], decision.expected_low[job], decision.expected_high[job])
-        rows.append((decision.time, decision.units[job], end, *expected))
+        rows.append((decision.time, decision.cores[job], end, *expected))
     table = np.array(rows, dtype=np.float64).reshape(-1, 6)
-    # What was forecast for a moment after the last loss never met what happened.
+    # Forecasts for moments after the last loss cannot be compared with a loss.
     told = np.isfinite(table[:, 3:]).all(axis=1) & (table[:, 2] <= curve.times.max(initial=-np.inf))
     return Chapter(
         times=curve.times - spec.arrival,
         losses=curve.losses,
         decided=table[:, 0] - spec.arrival,
-        units=table[:, 1].astype(np.int64),
+        cores=table[:, 1],
         forecast_times=table[told, 2] - spec.arrival,
         expected=table[told, 3],
         low=table[told, 4],

@@ -14,7 +14,7 @@ MUTED = "#68707a"
 RULE = "#dfe3e8"
 BLUE = "#0072b2"
 
-#: From most to least loss: one hue, told apart by lightness alone.
+#: From most to least loss: one hue in three lightnesses.
 GROUPS = {"high": "#0b4f8a", "medium": "#56a0d3", "low": "#c3dcee"}
 
 MINUTE = 60.0
@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 
 class Pen(NamedTuple):
-    """How one policy is drawn, in every picture alike."""
+    """The line style of one policy, the same in every picture."""
 
     color: str
     dash: str
@@ -78,7 +78,7 @@ SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Apply the style to whatever is drawn inside."""
+    """Apply the style inside the block."""
     with matplotlib.rc_context(SETTINGS):
         yield
 

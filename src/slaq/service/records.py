@@ -1,22 +1,19 @@
-"""What users ask of the service and what it shows them: values only, all of them JSON at heart."""
+"""What users submit to the service and what it shows them: values that JSON can hold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
+from slaq.core.errors import CommandError
 from slaq.core.job import JobState
+from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, OptionSet, ServiceOptions
 
-
-class IfLost(StrEnum):
-    """What becomes of a command that was running when the service was lost."""
-
-    #: Run again; it goes on by itself from what it kept in its directory, and its curve goes on too.
-    RESUME = "resume"
-    #: Run again from the beginning, with a fresh curve.
-    RESTART = "restart"
-    #: Not run again: reported as failed.
-    FAIL = "fail"
+#: The options that a job takes, by what it runs.
+OPTION_SETS: Mapping[str, OptionSet[Any]] = {
+    "command": SERVICE_COMMAND,
+    "program": SERVICE_PROGRAM,
+    "external": EXTERNAL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +21,7 @@ class Identity:
     """Who asks."""
 
     user: str
-    #: The Unix user behind it; None where a token stands for someone without an account here.
+    #: The Unix user of that name; None where this machine has none.
     uid: int | None = None
     admin: bool = False
 
@@ -33,54 +30,70 @@ class Identity:
 class Submission:
     """One job as its owner asks for it. Exactly one of `command`, `program` and `external` is given."""
 
-    #: Whose job it is, where that is not who submits it; for admins.
-    user: str | None = None
-    #: What to call it; the service adds a number where a job of that name is there already.
-    name: str | None = None
     #: The program and its arguments, as they are: no shell reads them.
     command: tuple[str, ...] | None = None
-    #: A [[job]] table of a jobs file with `algorithm` or `program`: run by slaq in a process of its own.
+    #: What a [[job]] table of a jobs file says of an algorithm or a program: run by slaq in a process of its own.
     program: Mapping[str, Any] | None = None
-    #: Runs elsewhere: the service starts nothing and takes its reports. With `max_cores` it competes for cores of
-    #: this machine, and the service says how many it may use; without, it is only watched.
+    #: Runs elsewhere: the service starts nothing and takes its reports. With `max_cores` the job competes for cores
+    #: of this machine, and the service says how many it may use; without, it is only watched.
     external: bool = False
-    #: The interpreter for a `program`; None for the service's own.
-    python: str | None = None
-    #: Where it runs; None for the job's own directory.
-    cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    weight: float = 1.0
-    min_cores: float = 0.0
-    #: None for no limit of its own.
-    max_cores: float | None = None
-    target_loss: float | None = None
-    #: Ends the job once this share of its whole reduction is done.
-    stop_at: float | None = None
-    #: Seconds after submission by which its target (`target_loss`, or `stop_at`, or 95%) is wanted.
-    by: float | None = None
-    max_iterations: int | None = None
-    #: Seconds it may run.
-    time_budget: float | None = None
-    max_restarts: int = 0
-    if_lost: IfLost = IfLost.RESUME
-    loss_pattern: str | None = None
-    loss_file: str | None = None
-    loss_column: str = "loss"
-    #: False for other work, held at its fair share.
-    trains: bool = True
-    tags: tuple[str, ...] = ()
+    #: Those that are given; `completed` adds the others.
+    options: ServiceOptions = field(default_factory=ServiceOptions)
+
+    @property
+    def kind(self) -> str:
+        """Which of the three it is; raises CommandError where it is not exactly one."""
+        given = [name for name in OPTION_SETS if getattr(self, name) not in (None, False)]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "nothing to run"
+            raise CommandError(f"the job has {found}", "give exactly one of command, program and external")
+        return given[0]
+
+    def completed(self) -> "Submission":
+        """Return the submission with every option that it takes; raises a SlaqError where one cannot be taken."""
+        return replace(self, options=OPTION_SETS[self.kind].complete(self.options))
+
+    def checked(self) -> "Submission":
+        """Return the submission with the options that are given, as slaq keeps them; raises as `completed` does."""
+        complete = self.completed().options
+        given = {name: value for name, value in complete.items() if name in self.options}
+        return replace(self, options=cast(ServiceOptions, given))
+
+    def waiting_for(self, ids: Mapping[str | None, str]) -> "Submission":
+        """Return the submission with the ids of the jobs that it waits for by name."""
+        if not self.options.get("after"):
+            return self
+        after = tuple(ids.get(name, name) for name in self.options["after"])
+        return replace(self, options={**self.options, "after": after})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the submission as the API takes it and the store keeps it: options beside what the job runs."""
+        return {"command": self.command, "program": self.program, "external": self.external, **self.options}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Submission":
+        """Return a submission that the store kept; options that it did not know yet have their defaults."""
+        command = found.get("command")
+        work = cls(
+            command=None if command is None else tuple(command),
+            program=found.get("program"),
+            external=found.get("external", False),
+        )
+        taken = OPTION_SETS[work.kind].options
+        options = {name: found.get(name, option.default) for name, option in taken.items()}
+        return replace(work, options=cast(ServiceOptions, options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """When a job is expected to be good enough; times are Unix seconds, None where that is never."""
+    """When a job is expected to be good enough; moments are Unix seconds, None for never."""
 
-    #: Expected moments of 90% and 95% of its whole reduction, at the units it holds now.
+    #: Expected moments of 90% and 95% of its whole reduction, with the cores it holds now.
     at_90: float | None = None
     at_95: float | None = None
     #: The probability of making its target by its deadline; None where it has none.
     chance: float | None = None
-    #: The target cannot be made, as far as can be foreseen.
+    #: Whether it is forecast to miss its target even with all the cores it could use.
     hopeless: bool = False
 
 
@@ -91,7 +104,7 @@ class JobView:
     id: str
     owner: str
     state: JobState
-    #: Why it ended, or why it waits; one sentence.
+    #: Why it ended, or why it is not started yet; in words that go on from its name.
     reason: str
     #: "command", "program" or "external".
     work: str
@@ -108,9 +121,10 @@ class JobView:
     submitted_at: float
     started_at: float | None
     ended_at: float | None
-    units: int
-    #: Units as cores.
+    #: Cores it holds.
     cores: float
+    #: What it last said it can use, by the names of `slaq.can_use`; None where it said nothing.
+    can_use: Mapping[str, Any] | None
     #: The last iteration reported; -1 before the first loss.
     iteration: int
     first_loss: float | None
@@ -128,30 +142,30 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserView:
-    """One user's standing."""
+    """What a user may have, and what their jobs hold."""
 
     user: str
     weight: float
     #: None for no limit.
     max_jobs: int | None
+    max_running: int | None
     max_cores: float | None
     queued: int
     running: int
     paused: int
-    units: int
+    #: Cores that their jobs hold.
     cores: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The whole of it at a glance."""
+    """The state of the cluster."""
 
     version: str
     policy: str
-    cores: int
-    units_per_core: int
-    capacity: int
-    granted: int
+    #: Cores that can be handed out now, and those handed out.
+    capacity: float
+    granted: float
     epoch: int
     epoch_seconds: float
     started_at: float
@@ -159,7 +173,7 @@ class ClusterView:
     queued: int
     running: int
     paused: int
-    #: How CPU shares are enforced.
+    #: How CPU shares are enforced; None before the first job.
     throttle: str | None
     #: What is wrong, in one sentence each; empty when all is well.
     troubles: tuple[str, ...] = ()
@@ -167,16 +181,16 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing that happened, as the event stream tells it."""
+    """One event of the event stream."""
 
     #: Ascending, never used twice, also over restarts.
     number: int
-    #: "job.submitted", "job.started", "job.observed", "job.paused", "job.resumed", "job.changed", "job.ended",
-    #: "decision", "cluster.changed".
+    #: "job.submitted", "job.waiting", "job.started", "job.observed", "job.paused", "job.resumed", "job.changed",
+    #: "job.ended", "decision", "cluster.changed".
     kind: str
     at: float
     job_id: str | None
-    #: Whose job it is about; None for what everyone may see.
+    #: The owner of the job; None where the notice is about the cluster.
     owner: str | None
     body: Mapping[str, Any]
 
@@ -188,5 +202,5 @@ class LogChunk:
     offset: int
     data: bytes
     next_offset: int
-    #: Nothing more will come.
+    #: Whether the log ends with this piece.
     ended: bool

@@ -1,4 +1,4 @@
-"""What the service shows as plain JSON: courses, decisions, and what others may not see left out."""
+"""Losses and decisions as plain JSON, without what the asker may not see."""
 
 import math
 from collections.abc import Collection
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from slaq.core.decision import Decision
-from slaq.service.records import JobView
-from slaq.stores.sqlite_records import Curve
+from slaq.service.records import JobView, Notice
+from slaq.stores.sqlite.records import StoredCurve
 
 
 def finite(value: float) -> float | None:
-    """Return the number, or None where it is none."""
+    """Return the number, or None where it is not finite."""
     return value if math.isfinite(value) else None
 
 
 def plain(value: Any) -> Any:
-    """Return the same as JSON can hold it: numbers that are none become None."""
+    """Return a value that JSON can hold: numbers that are not finite become None."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -26,8 +26,8 @@ def plain(value: Any) -> Any:
     return finite(value) if isinstance(value, float) else value
 
 
-def observations(curve: Curve) -> list[dict[str, Any]]:
-    """Return losses with their times and costs; a loss that is no number is None."""
+def observations(curve: StoredCurve) -> list[dict[str, Any]]:
+    """Return losses with their times and costs; a loss that is not finite is None."""
     rows = zip(
         curve.iteration.tolist(),
         curve.at.tolist(),
@@ -57,15 +57,15 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
         for one in fields(made)
         if isinstance(getattr(made, one.name), np.ndarray)
         and len(getattr(made, one.name)) == len(made.ids)
-        and one.name
-        not in ("owner", "owner_share")  # places among the owners, and one number for each of them
+        and one.name not in ("owner", "owner_share")  # one for each owner, not for each job
     }
     rows = [place for place, job_id in enumerate(made.ids) if seen is None or job_id in seen]
     return {
         "epoch": made.epoch,
         "time": made.time,
         "capacity": made.capacity,
-        "granted": int(made.units.sum()),
+        "granted": float(made.cores.sum()),
+        "unit": made.unit,
         "active": len(made.ids),
         "seconds": made.seconds,
         "jobs": [
@@ -76,8 +76,14 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
 
 
 def without_secrets(view: JobView) -> JobView:
-    """Return a job as others may see it: not what it runs, nor where."""
+    """Return a job without what only its owner may see: what it runs, where, and why it ended or waits."""
     return replace(view, summary="", directory="", reason="")
+
+
+def notice_without_secrets(notice: Notice) -> Notice:
+    """Return a notice about a job without what only the job's owner may see: why it ended or waits."""
+    hidden = {"reason": ""} if "reason" in notice.body else {}
+    return replace(notice, body={**notice.body, **hidden})
 
 
 def _plain(value: Any) -> Any:

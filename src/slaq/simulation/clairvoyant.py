@@ -1,4 +1,4 @@
-"""Gains from the true curves: the yardstick that no forecast can be expected to beat."""
+"""Gains computed from the true curves: an upper bound for forecasts."""
 
 from dataclasses import dataclass, field
 
@@ -15,10 +15,10 @@ from slaq.simulation.workload import Workload
 
 @dataclass(frozen=True, kw_only=True)
 class ClairvoyantAppraiser(Appraiser):
-    """Knows every loss to come, and takes each curve at its convex minorant.
+    """Uses the true future losses, replaced by their convex minorant.
 
-    On the raw curves a greedy policy starves any job that stands before a plateau, and does worse than fair
-    sharing; the minorant counts what lies behind the plateau.
+    With the raw curves a greedy policy starves any job before a plateau, and does worse than fair sharing. The
+    minorant includes the fall after the plateau.
     """
 
     optimism: float = 0.0

@@ -6,7 +6,7 @@ from slaq.ports import Clock
 
 
 class VirtualClock(Clock):
-    """Time that passes only when someone sleeps."""
+    """A clock whose time advances only in `sleep_until`."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
@@ -16,5 +16,9 @@ class VirtualClock(Clock):
         return self._now
 
     @override
-    def sleep_until(self, moment: float) -> None:
+    def sleep_until(self, moment: float, *, earliest: float = 0.0) -> None:
         self._now = max(self._now, moment)
+
+    @override
+    def wake(self) -> None:
+        """Do nothing: a sleep on this clock returns at once."""

@@ -1,4 +1,4 @@
-"""Forecasts made wrong on purpose, to see how much of what a policy wins survives errors."""
+"""Forecasts with artificial errors, to measure how they affect a policy."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from slaq.core.forecaster import Forecaster, Outlook, enlarged
 
 
 class DistortedForecaster(Forecaster):
-    """Another forecaster whose falls are off by a factor of each job's own, for the whole of its run.
+    """Multiplies the falls of another forecaster by a random factor, constant for each job.
 
-    The factor is exp(sigma z), z standard normal, drawn from `rng`: with sigma 0.7, a third of the jobs are
-    forecast to fall more than twice, or less than half, as far as the forecaster believes. It does not average
-    out, as noise of every single forecast would.
+    The factor is exp(sigma z) with z standard normal, drawn from `rng`. With sigma 0.7, the forecasts of a third
+    of the jobs are more than twice, or less than half, those of the forecaster. The error does not average out,
+    as independent noise in every forecast would.
     """
 
     def __init__(self, forecaster: Forecaster, sigma: float, rng: np.random.Generator) -> None:
@@ -27,8 +27,8 @@ class DistortedForecaster(Forecaster):
 
     @property
     @override
-    def bends(self) -> Integers:  # type: ignore[override]  # read-only here: it is the other's
-        """How often each row's curve was found, or announced, to bend."""
+    def bends(self) -> Integers:  # type: ignore[override]  # read-only: belongs to the other forecaster
+        """Number of bends of each row's curve, detected or announced."""
         return self._forecaster.bends
 
     @override

@@ -1,41 +1,37 @@
-"""An engine whose jobs follow recorded or made-up curves on a virtual clock."""
+"""An engine whose jobs follow recorded or generated curves on a virtual clock."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from typing_extensions import override
 
-from slaq.core.allocation import Allocation
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.errors import CapacityError, DuplicateJobError, UnknownJobError
 from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
-from slaq.core.job import JobSpec, JobState, Kind, Observation
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import Clock, Engine
 from slaq.simulation.workload import SimulatedJob, Workload
 
-#: A number of units for ever, or (seconds, units) pairs: so many units from that moment on.
-Capacity = int | Sequence[tuple[float, int]]
+#: A constant number of cores, or (seconds, cores) pairs: the cores from each moment on.
+Capacity = float | Sequence[tuple[float, float]]
 
-# An iteration counts as finished within this share of itself: progress is a sum of rounded parts.
+# An iteration counts as finished within this share of it, because progress is a sum with rounding errors.
 _TOLERANCE = 1e-9
 
-# No iteration is shorter, so that rates stay finite.
+# The shortest iteration, so that rates stay finite.
 _SHORTEST_SECONDS = 1e-12
-
-_NO_LIMIT = np.iinfo(np.int64).max
 
 
 class SimulatedEngine(Engine):
-    """Runs the jobs of a workload as fast as their units allow.
+    """Runs the jobs of a workload at the speed given by their cores.
 
-    The law of progress: while a job holds n units it does 1 / (serial + cpu / min(n, max_units)) of an
-    iteration per second; what it has done of an iteration survives every resize. A job of kind OTHER is one
-    long iteration without a loss. When capacity falls below what is held, everyone's units shrink at once
-    and in proportion, and stay so until the next grant.
+    The law of progress: while a job holds n cores it does 1 / (serial + cpu / min(n, most)) iterations per second.
+    Progress within an iteration survives every resize. A job that reports no loss is one long iteration. If the
+    capacity falls below the cores held, the cores of all jobs shrink at once in proportion, until the next grant.
 
     With `cost_noise` above 0, each iteration costs its job's mean times a log-normal factor of mean 1 with
-    that sigma, drawn from `rng`. A simulated job writes no checkpoint, so that it always starts afresh.
+    that sigma, drawn from `rng`.
     """
 
     def __init__(
@@ -51,19 +47,19 @@ class SimulatedEngine(Engine):
         self._time = clock.now()
         self._jobs = _Jobs(workload.jobs, _cost_factors(workload.jobs, cost_noise, rng))
         self._changes = deque(_schedule(capacity, self._time))
-        self._capacity = 0
+        self._capacity = 0.0
         while self._changes and self._changes[0][0] <= self._time:
             self._capacity = self._changes.popleft()[1]
         self._events: list[Event] = []
         self._running: Integers = np.empty(0, dtype=np.int64)
 
     @override
-    def capacity(self) -> int:
+    def capacity(self) -> float:
         self._advance()
         return self._capacity
 
     @override
-    def start(self, spec: JobSpec, checkpoint: bytes | None) -> None:
+    def start(self, spec: JobSpec) -> None:
         self._advance()
         jobs = self._jobs
         row = jobs.row.get(spec.id)
@@ -92,13 +88,13 @@ class SimulatedEngine(Engine):
         self._refresh()
 
     @override
-    def grant(self, allocation: Allocation) -> None:
+    def grant(self, cores: Mapping[str, float]) -> None:
         self._advance()
-        rows = np.array([self._jobs.row.get(job_id, -1) for job_id in allocation.ids], dtype=np.int64)
-        units = np.zeros(len(self._jobs.ids) + 1, dtype=np.int64)
-        # What is granted to unknown jobs lands in the last element.
-        units[rows] = allocation.units
-        self._resize(units[self._running])
+        rows = np.array([self._jobs.row.get(job_id, -1) for job_id in cores], dtype=np.int64)
+        held = np.zeros(len(self._jobs.ids) + 1)
+        # Cores granted to unknown jobs go into the last element.
+        held[rows] = np.fromiter(cores.values(), dtype=np.float64, count=len(cores))
+        self._resize(held[self._running])
 
     @override
     def poll(self) -> Sequence[Event]:
@@ -107,7 +103,7 @@ class SimulatedEngine(Engine):
         return events
 
     def _advance(self) -> None:
-        """Bring everything from where it stood to the clock's present."""
+        """Advance all jobs to the clock's present time."""
         now = self._clock.now()
         while self._changes and self._changes[0][0] <= now:
             moment, capacity = self._changes.popleft()
@@ -115,20 +111,21 @@ class SimulatedEngine(Engine):
             if capacity != self._capacity:
                 self._capacity = capacity
                 self._events.append(CapacityChanged(at=moment, capacity=capacity))
-                self._resize(self._jobs.units[self._running])
+                self._resize(self._jobs.cores[self._running])
         self._run(now)
 
-    def _resize(self, units: Integers) -> None:
-        """Set the units of the running jobs, as far as the capacity allows."""
+    def _resize(self, cores: Floats) -> None:
+        """Set the cores of the running jobs, limited by the capacity."""
         jobs, rows = self._jobs, self._running
-        jobs.units[rows] = held = _shrink(units, self._capacity)
-        width = np.minimum(held, jobs.max_units[rows])
+        total = float(cores.sum())
+        jobs.cores[rows] = held = cores if total <= self._capacity else cores * (self._capacity / total)
+        width = np.minimum(held, jobs.most[rows])
         with np.errstate(divide="ignore", over="ignore"):
             seconds = jobs.serial_seconds[rows] + jobs.cpu_seconds[rows] / width
             jobs.rate[rows] = 1.0 / np.maximum(seconds, _SHORTEST_SECONDS)
 
     def _run(self, until: float) -> None:
-        """Let the running jobs work until then with the units they hold."""
+        """Advance the running jobs to `until` with the cores they hold."""
         jobs, rows = self._jobs, self._running
         elapsed = until - self._time
         if elapsed > 0 and rows.size:
@@ -143,7 +140,7 @@ class SimulatedEngine(Engine):
         self._time = max(self._time, until)
 
     def _finish_iterations(self, rows: Integers, position: Floats, reached: Integers, until: float) -> None:
-        """Report the iterations that these jobs finished on their way from `position` to `reached`."""
+        """Report the iterations that these jobs finished between `position` and `reached`."""
         jobs = self._jobs
         count = reached - jobs.reached[rows]
         ends = np.cumsum(count)
@@ -192,10 +189,10 @@ class SimulatedEngine(Engine):
 
 
 class _Jobs:
-    """All jobs of a workload as arrays; a job is a row, and its curve a stretch of the flat arrays.
+    """All jobs of a workload as arrays: a job is a row, and its curve a slice of the flat arrays.
 
-    Work is counted in iterations of mean cost. All jobs' work lies end to end on one ascending axis, so that
-    one search tells for every job which loss it has reached.
+    Work is counted in iterations of mean cost. The work of all jobs is laid end to end on one ascending axis, so
+    that one search finds the last loss reached by every job.
     """
 
     def __init__(self, jobs: Sequence[SimulatedJob], factors: Iterable[Floats]) -> None:
@@ -216,39 +213,38 @@ class _Jobs:
         self.last: Integers = self.first + sizes - 1
         self.shift: Floats = np.cumsum(spans) - spans
         self.axis: Floats = self.work + np.repeat(self.shift, sizes)
-        self.reports: Booleans = np.array([job.spec.kind is Kind.ML for job in jobs], dtype=np.bool_)
+        self.reports: Booleans = np.array([job.spec.trains for job in jobs], dtype=np.bool_)
         self.cpu_seconds: Floats = np.array(
             [job.cpu_seconds_per_iteration + job.cpu_seconds for job in jobs], dtype=np.float64
         )
         self.serial_seconds: Floats = np.array(
             [job.serial_seconds_per_iteration for job in jobs], dtype=np.float64
         )
-        self.max_units: Integers = np.array(
-            [_NO_LIMIT if job.spec.max_units is None else job.spec.max_units for job in jobs], dtype=np.int64
-        )
+        mosts = [job.spec.demand.most for job in jobs]
+        self.most: Floats = np.array([np.inf if most is None else most for most in mosts], dtype=np.float64)
 
-        # What changes; shape (jobs,). Units, rate and position mean something only while a job runs.
+        # The changing state; shape (jobs,). Cores, rate and position are valid only while a job runs.
         self.started: Booleans = np.zeros(len(jobs), dtype=np.bool_)
         self.running: Booleans = np.zeros(len(jobs), dtype=np.bool_)
-        self.units: Integers = np.zeros(len(jobs), dtype=np.int64)
+        self.cores: Floats = np.zeros(len(jobs))
         #: Work per second.
         self.rate: Floats = np.zeros(len(jobs))
         #: Work done.
         self.position: Floats = np.zeros(len(jobs))
         #: The last loss reached, as an index into the flat arrays.
         self.reached: Integers = self.first.copy()
-        #: When that was.
+        #: The time of that loss.
         self.observed_at: Floats = np.zeros(len(jobs))
 
 
 def _curve(job: SimulatedJob) -> Floats:
-    return job.losses if job.spec.kind is Kind.ML else np.full(2, np.nan)
+    return job.losses if job.spec.trains else np.full(2, np.nan)
 
 
 def _cost_factors(
     jobs: Sequence[SimulatedJob], sigma: float, rng: np.random.Generator | None
 ) -> Iterable[Floats]:
-    """Return for each job what each of its iterations costs, relative to the job's mean."""
+    """Return the cost of each iteration of each job, relative to the job's mean."""
     lengths = [len(_curve(job)) - 1 for job in jobs]
     if sigma == 0:
         return [np.ones(length) for length in lengths]
@@ -258,26 +254,16 @@ def _cost_factors(
     return [rng.lognormal(-(sigma**2) / 2, sigma, length) for length in lengths]
 
 
-def _schedule(capacity: Capacity, now: float) -> list[tuple[float, int]]:
-    if isinstance(capacity, int):
+def _schedule(capacity: Capacity, now: float) -> list[tuple[float, float]]:
+    if isinstance(capacity, int | float):
         capacity = [(now, capacity)]
     if not capacity:
         raise CapacityError("the schedule of capacity is empty")
     previous = -np.inf
-    for moment, units in capacity:
+    for moment, cores in capacity:
         if not moment > previous:
             raise CapacityError(f"the schedule of capacity goes from {previous:g} s to {moment:g} s")
-        if units < 0:
-            raise CapacityError(f"a capacity of {units} units was asked for")
+        if not 0 <= cores < np.inf:
+            raise CapacityError(f"a capacity of {cores} cores was asked for")
         previous = moment
     return list(capacity)
-
-
-def _shrink(units: Integers, capacity: int) -> Integers:
-    """Return the units cut in proportion until they fit; the largest remainders, then the first, keep one."""
-    total = int(units.sum())
-    if total <= capacity:
-        return units
-    fitted, remainder = np.divmod(units * capacity, total)
-    fitted[np.argsort(-remainder, kind="stable")[: capacity - int(fitted.sum())]] += 1
-    return fitted

@@ -14,7 +14,7 @@ import numpy as np
 
 from slaq.core.arrays import Floats
 from slaq.core.errors import WorkloadError
-from slaq.simulation.generator import Curve, Demand, assemble
+from slaq.simulation.generator import CurveShape, WorkloadShape, assemble
 from slaq.simulation.workload import Workload
 
 _INDEX = "index.csv.gz"
@@ -23,9 +23,9 @@ _COLUMNS = ("source", "row", "family", "all_finite", "improved")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which curves of an archive to take; only finite ones that improved are ever taken."""
+    """The selection of curves from an archive; only finite curves that improved are selected."""
 
-    #: Shell patterns, of which one must match.
+    #: Shell patterns, at least one of which must match.
     families: tuple[str, ...] = ("*",)
     sources: tuple[str, ...] = ("*",)
     #: Fewest losses a curve must have.
@@ -34,7 +34,7 @@ class Selection:
     max_length: int = 300
 
 
-def read_archive(directory: str | Path, selection: Selection | None = None) -> tuple[Curve, ...]:
+def read_archive(directory: str | Path, selection: Selection | None = None) -> tuple[CurveShape, ...]:
     """Return the selected curves of an archive, each labelled with its family.
 
     An archive is a folder with `index.csv.gz`, one line per curve with at least the columns source, row,
@@ -54,7 +54,7 @@ def read_archive(directory: str | Path, selection: Selection | None = None) -> t
         losses = _cut(arrays[source], entry["row"], folder / _INDEX, number)
         if len(losses) >= selection.min_length and np.isfinite(losses).all():
             stride = math.ceil(len(losses) / selection.max_length)
-            curves.append(Curve(entry["family"], losses[::stride]))
+            curves.append(CurveShape(entry["family"], losses[::stride]))
     if not curves:
         raise WorkloadError(
             str(folder), None, "no curve matches the selection", "widen its patterns or lengths"
@@ -108,7 +108,7 @@ def _cut(arrays: tuple[Floats, Sequence[int]], row: str, path: Path, line: int) 
     return losses[offsets[int(row)] : offsets[int(row) + 1]]
 
 
-def read_losses(path: str | Path, column: str | None = None) -> Curve:
+def read_losses(path: str | Path, column: str | None = None) -> CurveShape:
     """Return the curve in a text file of one loss per line, or in one column of a CSV file with a header.
 
     Without a name, the column is the only one, or the one called "loss". The curve is labelled with the
@@ -128,7 +128,7 @@ def read_losses(path: str | Path, column: str | None = None) -> Curve:
     losses = np.array([_loss(line, place, name, number) for number, line in lines], dtype=np.float64)
     if len(losses) < 2:
         raise WorkloadError(name, None, f"holds {len(losses)} losses", "give at least two, one per line")
-    return Curve(Path(path).stem, losses)
+    return CurveShape(Path(path).stem, losses)
 
 
 def _column(header: Sequence[str], column: str | None, name: str) -> int:
@@ -157,30 +157,29 @@ def _loss(line: str, place: int, name: str, number: int) -> float:
 
 
 def sample(
-    curves: Sequence[Curve], count: int, rng: np.random.Generator, demand: Demand | None = None
+    curves: Sequence[CurveShape], count: int, rng: np.random.Generator, shape: WorkloadShape | None = None
 ) -> Workload:
     """Return a workload of `count` jobs that follow these curves.
 
-    Every label is drawn equally often, whatever its number of curves, and a curve again only once all of its
-    label's have been.
+    Every label is drawn equally often, and a curve is repeated only after all other curves of its label.
     """
     if not curves:
-        raise ValueError("there is no curve to sample from")
-    by_label: dict[str, list[Curve]] = {}
+        raise ValueError("there are no curves to sample from")
+    by_label: dict[str, list[CurveShape]] = {}
     for curve in curves:
         by_label.setdefault(curve.label, []).append(curve)
-    decks: dict[str, list[Curve]] = {label: [] for label in by_label}
+    decks: dict[str, list[CurveShape]] = {label: [] for label in by_label}
     labels = _repeated(list(by_label), count, rng)
     drawn = []
     for label in labels:
         if not decks[label]:
             decks[label] = [by_label[label][index] for index in rng.permutation(len(by_label[label]))]
         drawn.append(decks[label].pop())
-    return assemble(drawn, rng, demand or Demand())
+    return assemble(drawn, rng, shape or WorkloadShape())
 
 
 def _repeated(labels: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
-    """Return `count` labels in random order, each as often as any other give or take one."""
+    """Return `count` labels in random order, each equally often to within one."""
     order: list[str] = []
     while len(order) < count:
         order += [labels[index] for index in rng.permutation(len(labels))]

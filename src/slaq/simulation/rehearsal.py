@@ -1,4 +1,4 @@
-"""Decisions about made-up jobs, to measure what one decision costs, and what the paper's own way would."""
+"""Decisions about generated jobs, to measure the cost of a decision and of the paper's algorithm."""
 
 import heapq
 import time
@@ -12,20 +12,22 @@ import numpy as np
 from slaq.core.allocation import Allocation, Policy
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats
+from slaq.core.demand import Demand
+from slaq.core.extras import needs
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
 from slaq.core.roster import Roster
 
 EPOCH_SECONDS = 3.0
-#: Jobs whose histories are really made; more are copies of them with costs of their own.
+#: Jobs whose histories are generated; further jobs are copies of them with different costs.
 ORIGINALS = 1000
-#: Losses each of those has reported, at the least and at the most.
+#: The fewest and the most losses of a generated history.
 YOUNGEST, OLDEST = 5, 90
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """A roster in mid-run, on which one decision after another can be made."""
+    """A roster of jobs in mid-run, for repeated decisions."""
 
     roster: Roster
     appraiser: Appraiser
@@ -35,7 +37,7 @@ class Rehearsal:
     now: float = 0.0
 
     def decide(self) -> Allocation:
-        """Take in one new loss per job, refit, appraise, allocate: all that an epoch decides."""
+        """Make one full decision: add a loss per job, fit, appraise, allocate."""
         roster = self.roster
         rows = roster.rows()
         self.now += EPOCH_SECONDS
@@ -45,7 +47,7 @@ class Rehearsal:
         roster.observe(rows, np.full(len(rows), self.now), losses, roster.runtime.cpu[rows], took)
         appraisal = self.appraiser.appraise(roster, self.units, self.now)
         allocation = self.policy.allocate(appraisal.candidates, self.units)
-        roster.hold(rows, allocation, self.now)
+        roster.hold(rows, appraisal.grant(allocation, roster.size_credit[rows]), self.now)
         return allocation
 
     def histories(self, count: int) -> list[Floats]:
@@ -61,7 +63,8 @@ def rehearse(jobs: int, units: int, policy: Policy, rng: np.random.Generator) ->
     forecaster = CurveForecaster()
     roster = Roster(forecaster)
     for number in range(jobs):
-        roster.admit(JobSpec(id=f"job-{number}", max_units=int(rng.integers(8, 513))), 0.0)
+        demand = Demand(most=float(rng.integers(8, 513)))
+        roster.admit(JobSpec(id=f"job-{number}", demand=demand), 0.0)
     rows = roster.rows()
     originals = rows[:ORIGINALS]
     ages = rng.integers(YOUNGEST, OLDEST + 1, len(originals))
@@ -92,16 +95,16 @@ def rehearse(jobs: int, units: int, policy: Policy, rng: np.random.Generator) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What the same decision costs with one curve_fit per job and a heap that hands out unit by unit."""
+    """The cost of the same decision with one curve_fit per job and a heap that hands out single units."""
 
     seconds: float
-    #: Fits and units that were measured; the rest is scaled from them.
+    #: The measured fits and units, from which the cost of all is scaled.
     fits: int
     units: int
 
 
 def paper_reference(rehearsal: Rehearsal, most_fits: int = 30, most_units: int = 20_000) -> Reference:
-    """Measure the paper's way: §4.2.2 with scipy, then Algorithm 1 as it is printed."""
+    """Measure the paper's algorithm: §4.2.2 with scipy, then Algorithm 1 as printed."""
     jobs, units = len(rehearsal.roster.ids), rehearsal.units
     histories = rehearsal.histories(min(jobs, most_fits))
     began = time.process_time()
@@ -123,13 +126,14 @@ def paper_reference(rehearsal: Rehearsal, most_fits: int = 30, most_units: int =
 
 
 def _one_more(curve: Callable[[float], float], cpu: float, units: int) -> float:
-    """Return minus the fall that one unit more is predicted to add: the heap serves the smallest."""
+    """Return minus the fall predicted from one more unit; the heap serves the smallest."""
     return curve((units + 1) * EPOCH_SECONDS / cpu) - curve(units * EPOCH_SECONDS / cpu)
 
 
 def _best_fit(losses: Floats) -> Callable[[float], float]:
     """Return the better of the paper's two families, fitted with exponentially decaying weights."""
-    from scipy.optimize import OptimizeWarning, curve_fit
+    with needs("scipy"):
+        from scipy.optimize import OptimizeWarning, curve_fit
 
     k = np.arange(1.0, len(losses) + 1)
     sigma = 0.8 ** (-0.5 * (len(losses) - k))
@@ -153,7 +157,7 @@ def _best_fit(losses: Floats) -> Callable[[float], float]:
                 found, _ = curve_fit(
                     family, k, scaled, p0=start, sigma=sigma, bounds=(low_end, high_end), maxfev=500
                 )
-        except RuntimeError:  # no convergence: the other family, or the last loss, stands
+        except RuntimeError:  # no convergence: use the other family, or the last loss
             continue
         miss = float(np.sum(((family(k, *found) - scaled) / sigma) ** 2))
         if miss < best[0]:

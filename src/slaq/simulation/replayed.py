@@ -1,49 +1,47 @@
-"""The engine and the store of a replay: jobs that go on from where they are, and what becomes of them."""
+"""The engine and the store of a replay, which continues jobs from their present state."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from typing_extensions import override
 
-from slaq.core.allocation import Allocation
+from slaq.core.allocation import Grant
 from slaq.core.decision import Decision
 from slaq.core.events import Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec
 from slaq.ports import Store
 from slaq.simulation.engine import SimulatedEngine
-from slaq.simulation.futures import Future
+from slaq.simulation.projections import Future
 
-#: Shares of the whole reduction whose times are kept.
+#: The shares of the whole reduction whose times are recorded.
 SHARES = (0.9, 0.95)
-# A share counts as made within this of it: futures are sums of rounded parts.
+# A share counts as reached within this tolerance, because futures have rounding errors.
 _TOLERANCE = 1e-9
 
 
 class ReplayedEngine(SimulatedEngine):
-    """A simulated engine whose jobs may be in the middle of their curves."""
+    """A simulated engine whose jobs may start in the middle of their curves."""
 
     def go_on(self, spec: JobSpec) -> None:
-        """Begin a job whose first loss here is the last one it has reported before."""
-        self.start(spec, None)
+        """Start a job whose first loss here is the last one that it reported."""
+        self.start(spec)
         self._events = [event for event in self._events if getattr(event, "job_id", None) != spec.id]
 
 
 class Tally(Store):
-    """A store that keeps what a replay is asked for, and forgets the rest."""
+    """A store that keeps only the results of a replay."""
 
     def __init__(self, futures: Mapping[str, Future], queued: Sequence[JobSpec]) -> None:
         self._futures = futures
         waiting = {spec.id for spec in queued}
-        self._queue = sorted(
-            (spec for spec in queued if spec.id in futures and futures[spec.id].job.spec is spec),
-            key=lambda spec: spec.arrival,
-        )
+        foretold = [spec for spec in queued if spec.id in futures and futures[spec.id].job.spec is spec]
+        self._queue = {spec.id: spec for spec in sorted(foretold, key=lambda spec: spec.arrival)}
         self._best = {job_id: future.best for job_id, future in futures.items()}
         self._under_way = {job_id for job_id in futures if job_id not in waiting}
         self._losses: list[float] = []
-        #: Unit seconds held, the units held now, and since when.
-        self._held: dict[str, tuple[float, int, float]] = {}
-        #: When each of SHARES was made, when targets were reached and jobs ended: seconds on the clock, by job.
+        #: Core seconds held, the cores held now, and since when.
+        self._held: dict[str, tuple[float, float, float]] = {}
+        #: By job, in seconds on the clock: when each of SHARES and the target were reached, and when the job ended.
         self.reached: tuple[dict[str, float], ...] = tuple({} for _ in SHARES)
         self.at_target: dict[str, float] = {}
         self.ended: dict[str, float] = {}
@@ -52,32 +50,30 @@ class Tally(Store):
 
     @property
     def mean_loss(self) -> float:
-        """The mean over decisions of the mean normalised loss of the jobs under way; 0 without any."""
+        """The mean over decisions of the mean normalised loss of the started jobs; 0 if there are none."""
         return float(np.mean(self._losses)) if self._losses else 0.0
 
     def normalised(self, job_id: str) -> float:
-        """Return how far the job's best loss so far is from its end: 1 at the start, 0 there; 0 without losses."""
+        """Return the normalised best loss of the job: 1 at the start, 0 at its end; 0 without losses."""
         future = self._futures[job_id]
         extent = future.first - future.end
         if not extent > 0:
             return 0.0
         return min(max((self._best[job_id] - future.end) / extent, 0.0), 1.0)
 
-    def unit_seconds(self, job_id: str, until: float) -> float:
-        """Return what the job has held in all."""
-        held, units, since = self._held.get(job_id, (0.0, 0, until))
-        return held + units * max(until - since, 0.0)
+    def core_seconds(self, job_id: str, until: float) -> float:
+        """Return the core seconds that the job has held in all."""
+        held, cores, since = self._held.get(job_id, (0.0, 0.0, until))
+        return held + cores * max(until - since, 0.0)
 
     @override
-    def due(self, now: float) -> Sequence[JobSpec]:
-        due = [spec for spec in self._queue if spec.arrival <= now]
-        self._queue = self._queue[len(due) :]
-        self._under_way.update(spec.id for spec in due)
-        return due
+    def queued(self) -> Sequence[JobSpec]:
+        return tuple(self._queue.values())
 
     @override
-    def pending(self) -> bool:
-        return bool(self._queue)
+    def started(self, job_id: str, now: float) -> None:
+        del self._queue[job_id]
+        self._under_way.add(job_id)
 
     @override
     def append(self, events: Sequence[Event]) -> None:
@@ -86,24 +82,20 @@ class Tally(Store):
                 self._note(event.job_id, event.observation.loss, event.at)
             elif isinstance(event, JobEnded):
                 self.ended[event.job_id] = event.at
-                self._hold(event.job_id, 0, event.at)
+                self._hold(event.job_id, 0.0, event.at)
 
     @override
-    def record(self, decision: Decision, allocation: Allocation) -> None:
+    def record(self, decision: Decision, grant: Grant) -> None:
         losses = [self.normalised(job_id) for job_id in self._under_way if self._futures[job_id].competes]
         if losses:
             self._losses.append(float(np.mean(losses)))
-        given = dict(zip(decision.ids, decision.units.tolist(), strict=True))
+        given = grant.as_dict()
         for job_id in given.keys() | self._held.keys():
-            self._hold(job_id, given.get(job_id, 0), decision.time)
-
-    @override
-    def checkpoint(self, job_id: str) -> bytes | None:
-        return None
+            self._hold(job_id, given.get(job_id, 0.0), decision.time)
 
     def _note(self, job_id: str, loss: float, at: float) -> None:
         future = self._futures[job_id]
-        # Written so that NaN is no progress.
+        # The comparison is written so that NaN counts as no progress.
         self._best[job_id] = min(self._best[job_id], loss)
         best, extent = self._best[job_id], future.first - future.end
         for share, reached in zip(SHARES, self.reached, strict=True):
@@ -112,6 +104,6 @@ class Tally(Store):
         if best <= future.goal + _TOLERANCE * abs(extent):
             self.at_target.setdefault(job_id, at)
 
-    def _hold(self, job_id: str, units: int, now: float) -> None:
-        held, before, since = self._held.get(job_id, (0.0, 0, now))
-        self._held[job_id] = (held + before * max(now - since, 0.0), units, now)
+    def _hold(self, job_id: str, cores: float, now: float) -> None:
+        held, before, since = self._held.get(job_id, (0.0, 0.0, now))
+        self._held[job_id] = (held + before * max(now - since, 0.0), cores, now)

@@ -1,4 +1,4 @@
-"""The present cluster played forward under other policies or capacities: every job as it is forecast to go on."""
+"""Simulate the present jobs under other policies or capacities, with losses as forecast."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,78 +14,81 @@ from slaq.core.job import JobSpec
 from slaq.core.roster import Roster
 from slaq.scheduler import Scheduler
 from slaq.simulation.clock import VirtualClock
-from slaq.simulation.futures import Future, Futures, foretell
+from slaq.simulation.projections import Future, Futures, foretell
 from slaq.simulation.replayed import ReplayedEngine, Tally
 
-#: Decisions in a replay at most: where the horizon holds more epochs, longer ones are played.
+#: The most decisions in a replay; a horizon with more epochs is simulated with longer epochs.
 MOST_EPOCHS = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A cluster as it stands, in a form that can be sent to another process."""
+    """The present state of a cluster, in a form that can be sent to another process."""
 
     #: What `Roster.dump` returned.
     roster: bytes
     #: Seconds on the scheduler's clock.
     now: float
     epoch_seconds: float
-    #: Jobs that wait to be started; each is started when its arrival has come.
+    units_per_core: int = 1
+    #: Queued jobs; each starts at its arrival.
     queued: tuple[JobSpec, ...] = ()
-    #: Where known: iterations after which a job ends, and the share of its reduction at which it is ended.
+    #: If known: the iterations after which a job ends, and the share of its reduction at which it is stopped.
     iterations_left: Mapping[str, int] = field(default_factory=dict)
     stop_at: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """One way to go on."""
+    """One policy and capacity to simulate."""
 
     name: str
     policy: Policy
-    capacity: int
+    #: Cores.
+    capacity: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReplay:
-    """How one job fares; seconds count from now, None where it does not come to that before the horizon."""
+    """The results of one job; seconds count from now, None if beyond the horizon."""
 
     id: str
     owner: str
     seconds_to_90: float | None
     seconds_to_95: float | None
-    #: When it ends by itself.
+    #: When the job ends by itself.
     seconds_to_end: float | None
-    #: Whether it makes its target by its deadline; None without a deadline, or where that lies beyond the horizon.
+    #: Whether the job meets its deadline; None without a deadline, or if it lies beyond the horizon.
     in_time: bool | None
-    #: The share of its whole reduction made by the horizon.
+    #: The share of the whole reduction reached by the horizon.
     reduction: float
     #: Mean over the horizon.
-    units: float
+    cores: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How all jobs fare under one alternative."""
+    """The results of all jobs under one alternative."""
 
     name: str
-    capacity: int
+    #: Cores.
+    capacity: float
     horizon: float
-    #: Mean over time and over the jobs under way of (best loss − end) / (first − end).
+    #: Mean over time and over the started jobs of (best loss − end) / (first − end).
     mean_normalised_loss: float
-    #: Jobs that have made 90% and 95% of their reduction by the horizon, those of now included.
+    #: Jobs that have reached 90% and 95% of their reduction by the horizon, including those that already have.
     made_90: int
     made_95: int
-    #: Mean seconds to 90% and 95% over the jobs that get there under every alternative; None without any.
+    #: Mean seconds to 90% and 95% over the jobs that reach them under every alternative; None if there are none.
     mean_seconds_to_90: float | None
     mean_seconds_to_95: float | None
-    #: Deadlines within the horizon, and how many of them are made.
+    #: Deadlines within the horizon, and how many of them are met.
     deadlines: int
     deadlines_made: int
     jobs: tuple[JobReplay, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON takes them."""
+        """Return the fields as JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "jobs"}
         jobs = [{name: getattr(job, name) for name in job.__slots__} for job in self.jobs]
         return plain | {"jobs": jobs}
@@ -94,18 +97,21 @@ class Replay:
 def replay(
     situation: Situation, alternatives: Sequence[Alternative], *, horizon: float, seed: int | None = None
 ) -> list[Replay]:
-    """Play the situation forward for so many seconds under each alternative, all with the same futures.
+    """Simulate the situation up to the horizon under each alternative, all with the same futures.
 
-    Without a seed every job goes on as the mean of its forecast says. With one, each takes a course drawn from its
-    forecast, with noise about it: what may happen rather than what is expected.
+    Without a seed, every job follows the mean of its forecast. With a seed, each follows a random course drawn
+    from its forecast, with noise.
     """
-    most = max((alternative.capacity for alternative in alternatives), default=1)
+    most = max((alternative.capacity for alternative in alternatives), default=1.0)
     rng = None if seed is None else np.random.default_rng(seed)
     futures = foretell(
         _restored(situation),
         situation.queued,
         horizon=horizon,
-        capacity=max(most, 1),
+        capacity=(
+            Appraiser(epoch_seconds=1.0, units_per_core=situation.units_per_core),
+            max(most, 1.0 / situation.units_per_core),
+        ),
         ends=(situation.iterations_left, situation.stop_at),
         rng=rng,
     )
@@ -136,25 +142,22 @@ def _play(situation: Situation, futures: Futures, alternative: Alternative, hori
         store=tally,
         clock=clock,
         policy=alternative.policy,
-        appraiser=Appraiser(epoch_seconds=length),
+        appraiser=Appraiser(epoch_seconds=length, units_per_core=situation.units_per_core),
         roster=roster,
-        epoch=math.floor(situation.now / length),
+        slot=math.floor(situation.now / length),
     )
     for job_id in roster.ids:
         engine.go_on(futures.jobs[job_id].job.spec)
     end = situation.now + horizon
-    while clock.now() < end:
-        scheduler.run_epoch()
-        if not roster.ids and not tally.pending():
-            break
-        scheduler.wait()
+    for _ in scheduler.epochs(lambda: scheduler.idle() or clock.now() >= end):
+        pass
     clock.sleep_until(end)
     tally.append(engine.poll())
     return tally
 
 
 def _everywhere(reached: Sequence[Mapping[str, float]]) -> set[str]:
-    """Return the jobs that are found in every one."""
+    """Return the jobs that occur in every mapping."""
     return set.intersection(*(set(one) for one in reached)) if reached else set()
 
 
@@ -204,5 +207,5 @@ def _job_replay(future: Future, tally: Tally, now: float, horizon: float) -> Job
         seconds_to_end=None if ended is None else ended - now,
         in_time=in_time,
         reduction=1.0 - tally.normalised(spec.id),
-        units=tally.unit_seconds(spec.id, now + horizon) / horizon,
+        cores=tally.core_seconds(spec.id, now + horizon) / horizon,
     )

@@ -14,39 +14,40 @@ import numpy as np
 from typing_extensions import override
 
 from slaq.core.arrays import Floats
+from slaq.core.demand import Demand, Sizes
 from slaq.core.errors import DuplicateJobError, WorkloadError
-from slaq.core.job import JobSpec, Kind
+from slaq.core.job import JobSpec
 
 #: The path that stands for standard input or output.
 STANDARD_STREAM = "-"
 
 _LATEST_ARRIVAL = 1e9
 _MOST_SECONDS = 1e15
-_MOST_UNITS = 10**9
+_MOST_CORES = 1e9
 _MOST_LOSS = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SimulatedJob:
-    """One job of a workload: what its owner asked for, and how it will go.
+    """One job of a workload: its spec, its costs and its loss curve.
 
-    With n units an iteration takes serial + cpu / min(n, max_units) seconds.
+    With n cores an iteration takes serial + cpu / min(n, most) seconds, where `most` is that of its demand.
     """
 
     spec: JobSpec
-    #: The whole curve: before the first iteration, then after each; empty for a job of kind OTHER.
+    #: The losses before the first iteration and after each; empty for a job that reports no loss.
     losses: Floats = field(default_factory=lambda: np.empty(0))
     cpu_seconds_per_iteration: float = 0.0
-    #: Seconds of an iteration that pass at any number of units and use no CPU, as in communication.
+    #: Seconds per iteration that do not depend on the cores and use no CPU, such as communication.
     serial_seconds_per_iteration: float = 0.0
-    #: What a job of kind OTHER uses from start to end.
+    #: CPU seconds from start to end of a job that reports no loss.
     cpu_seconds: float = 0.0
-    #: What is being trained, for people to read.
+    #: The name of the algorithm, for display.
     algorithm: str = ""
 
     @property
     def iterations(self) -> int:
-        """How many iterations the job runs for."""
+        """The number of iterations of the job."""
         return max(len(self.losses) - 1, 0)
 
     @property
@@ -90,12 +91,12 @@ class Workload:
 
     @property
     def specs(self) -> tuple[JobSpec, ...]:
-        """What to submit."""
+        """The specs of the jobs."""
         return tuple(job.spec for job in self.jobs)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Return the workload in the file, or on standard input where the path is "-"."""
+        """Return the workload in the file, or on standard input if the path is "-"."""
         if str(path) == STANDARD_STREAM:
             return cls.parse(sys.stdin.buffer.read(), "standard input")
         try:
@@ -108,7 +109,7 @@ class Workload:
 
     @classmethod
     def parse(cls, content: bytes, name: str) -> Self:
-        """Return the workload in the content of a file; errors call the file by this name."""
+        """Return the workload in the content of a file; errors use `name` for the file."""
         jobs: dict[str, SimulatedJob] = {}
         lines: dict[str, int] = {}
         for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -118,8 +119,8 @@ class Workload:
                 job = _parse_job(line)
                 if job.spec.id in jobs:
                     raise _Malformed(
-                        f"the id {_show(job.spec.id)} is taken by line {lines[job.spec.id]}",
-                        "give each job an id of its own",
+                        f"the id {_show(job.spec.id)} is also in line {lines[job.spec.id]}",
+                        "give each job a different id",
                     )
             except _Malformed as error:
                 raise WorkloadError(name, number, error.found, error.remedy) from None
@@ -127,12 +128,12 @@ class Workload:
             lines[job.spec.id] = number
         if not jobs:
             raise WorkloadError(
-                name, None, "holds no job", "write one JSON object per line, or make a workload to start from"
+                name, None, "has no job", "write one JSON object per line, or run `slaq workload generate`"
             )
         return cls(tuple(jobs.values()))
 
     def write(self, path: str | Path) -> None:
-        """Write the workload to the file, or to standard output where the path is "-"."""
+        """Write the workload to the file, or to standard output if the path is "-"."""
         text = "".join(json.dumps(_as_record(job)) + "\n" for job in self.jobs)
         if str(path) == STANDARD_STREAM:
             sys.stdout.write(text)
@@ -146,7 +147,7 @@ class Workload:
 
 
 class _Malformed(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with one line, before the file and the line's number are known."""
+    """A mistake in one line; the file and the line's number are added later."""
 
     def __init__(self, found: str, remedy: str) -> None:
         super().__init__(found)
@@ -155,17 +156,26 @@ class _Malformed(Exception):  # noqa: N818 - never leaves this module
 
 
 def _parse_job(line: bytes) -> SimulatedJob:
-    record = _parse_object(line)
+    record = _renamed(_parse_object(line))
     kind = _kind(record)
     _check_fields(record, kind)
     values = {name: _FIELDS[name].read(name, value) for name, value in record.items() if name != "kind"}
-    if values.get("max_units", _MOST_UNITS) < values.get("min_units", 0):
+    if values.get("max_cores", _MOST_CORES) < values.get("min_cores", 0.0):
         raise _Malformed(
-            f"min_units {values['min_units']} is above max_units {values['max_units']}",
-            "lower the one or raise the other",
+            f"min_cores {values['min_cores']:g} is above max_cores {values['max_cores']:g}",
+            "lower min_cores or raise max_cores",
         )
+    demand = Demand(**{_DEMAND_FIELDS[name]: values.pop(name) for name in _DEMAND_FIELDS if name in values})
     spec = {name: values.pop(name) for name in _SPEC_FIELDS if name in values}
-    return SimulatedJob(spec=JobSpec(kind=kind, **spec), **values)
+    return SimulatedJob(spec=JobSpec(trains=kind == "ml", demand=demand, **spec), **values)
+
+
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with earlier field names replaced by the present ones."""
+    for earlier, name in _EARLIER.items():
+        if earlier in record and name in record:
+            raise _Malformed(f"{earlier} and {name} are the same field", f"keep {name}")
+    return {_EARLIER.get(name, name): value for name, value in record.items()}
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
@@ -178,7 +188,9 @@ def _parse_object(line: bytes) -> dict[str, Any]:
             f"invalid JSON, {error.msg} at column {error.colno}", "write one JSON object per line"
         ) from None
     except (ValueError, RecursionError):
-        raise _Malformed("invalid JSON, a number too long or lists too deep", "shorten it") from None
+        raise _Malformed(
+            "invalid JSON: a number is too long or lists are nested too deeply", "shorten it"
+        ) from None
     if not isinstance(record, dict):
         raise _Malformed(f"{_show(record)} is not a JSON object", 'write {"id": ..., "arrival": ..., ...}')
     return record
@@ -193,21 +205,21 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _kind(record: Mapping[str, Any]) -> Kind:
-    found = record.get("kind", Kind.ML.value)
-    if found not in list(Kind):
-        raise _Malformed(f"kind is {_show(found)}", f"use one of {', '.join(map(repr, map(str, Kind)))}")
-    return Kind(found)
+def _kind(record: Mapping[str, Any]) -> str:
+    found = record.get("kind", "ml")
+    if found not in _KINDS:
+        raise _Malformed(f"kind is {_show(found)}", f"use one of {', '.join(map(repr, _KINDS))}")
+    return str(found)
 
 
-def _check_fields(record: Mapping[str, Any], kind: Kind) -> None:
+def _check_fields(record: Mapping[str, Any], kind: str) -> None:
     for name in record:
         if name not in _FIELDS:
             close = get_close_matches(name, _FIELDS, n=1)
             remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(_FIELDS)}"
             raise _Malformed(f"there is no field {_show(name)}", remedy)
         if kind not in _FIELDS[name].kinds:
-            raise _Malformed(f"a job of kind {kind.value!r} has no {name}", "remove it, or change the kind")
+            raise _Malformed(f"a job of kind {kind!r} has no {name}", "remove it, or change the kind")
     for name, rule in _FIELDS.items():
         if rule.required and kind in rule.kinds and name not in record:
             raise _Malformed(f"the field {name!r} is missing", f"add it: {rule.expected}")
@@ -221,7 +233,7 @@ class _Field:
     convert: Callable[[Any], Any]
     expected: str
     required: bool = False
-    kinds: tuple[Kind, ...] = (Kind.ML, Kind.OTHER)
+    kinds: tuple[str, ...] = ("ml", "other")
 
     def read(self, name: str, value: object) -> Any:
         try:
@@ -246,16 +258,12 @@ def _number(least: float, most: float, *, above: bool = False) -> Callable[[Any]
     return convert
 
 
-def _units(least: int) -> Callable[[Any], int]:
-    number = _number(least, _MOST_UNITS)
-
-    def convert(value: Any) -> int:
-        units = number(value)
-        if not units.is_integer():
-            raise ValueError
-        return int(units)
-
-    return convert
+def _sizes(value: Any) -> Sizes:
+    if value in ("any", "whole"):
+        return "any" if value == "any" else "whole"
+    if not isinstance(value, list) or not value:
+        raise TypeError
+    return tuple(sorted({_number(0.0, _MOST_CORES, above=True)(size) for size in value}))
 
 
 def _identifier(value: Any) -> str:
@@ -291,21 +299,33 @@ def _losses(value: Any) -> Floats:
 
 _SECONDS = _number(0.0, _MOST_SECONDS)
 _SOME_SECONDS = _number(0.0, _MOST_SECONDS, above=True)
-_ONLY_ML = (Kind.ML,)
-_ONLY_OTHER = (Kind.OTHER,)
+_CORES = _number(0.0, _MOST_CORES)
+_SOME_CORES = _number(0.0, _MOST_CORES, above=True)
+#: The kinds of jobs in a file: "ml" trains and reports a loss, "other" does not.
+_KINDS = ("ml", "other")
+_ONLY_ML = ("ml",)
+_ONLY_OTHER = ("other",)
+#: Earlier names of fields, which files may still use; a unit in a file is a core.
+_EARLIER = {
+    "min_units": "min_cores",
+    "max_units": "max_cores",
+    "reserved_units": "reserved",
+    "wanted": "stop_at",
+}
 
 #: Every field of a line, in the order they are written; `kind` is read before all others.
 _FIELDS: Mapping[str, _Field] = {
     "id": _Field(_identifier, "a text that no other job has", required=True),
     "arrival": _Field(_number(0.0, _LATEST_ARRIVAL), "seconds from 0 to 1e9", required=True),
-    "kind": _Field(Kind, "'ml' or 'other'"),
+    "kind": _Field(_text, "'ml' or 'other'"),
     "algorithm": _Field(_text, "a short text"),
     "weight": _Field(_number(0.0, 1e9, above=True), "a number above 0"),
-    "min_units": _Field(_units(0), "a whole number from 0"),
-    "max_units": _Field(_units(1), "a whole number from 1"),
-    "reserved_units": _Field(_units(0), "a whole number from 0", kinds=_ONLY_OTHER),
+    "min_cores": _Field(_CORES, "a number of cores from 0"),
+    "max_cores": _Field(_SOME_CORES, "a number of cores above 0"),
+    "sizes": _Field(_sizes, "'any', 'whole' or a list of numbers of cores above 0"),
+    "reserved": _Field(_CORES, "a number of cores from 0", kinds=_ONLY_OTHER),
     "target_loss": _Field(_number(-_MOST_LOSS, _MOST_LOSS), "a finite number", kinds=_ONLY_ML),
-    "wanted": _Field(_number(0.0, 1.0, above=True), "a share above 0, at most 1", kinds=_ONLY_ML),
+    "stop_at": _Field(_number(0.0, 1.0, above=True), "a share above 0, at most 1", kinds=_ONLY_ML),
     "deadline": _Field(_number(0.0, _MOST_SECONDS), "seconds from 0", kinds=_ONLY_ML),
     "owner": _Field(_text, "a short text"),
     "cpu_seconds": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_OTHER),
@@ -313,22 +333,25 @@ _FIELDS: Mapping[str, _Field] = {
     "serial_seconds_per_iteration": _Field(_SECONDS, "seconds from 0", kinds=_ONLY_ML),
     "losses": _Field(_losses, "a list of at least two numbers", required=True, kinds=_ONLY_ML),
 }
-_OPTIONS = (
-    *("weight", "min_units", "max_units", "reserved_units", "target_loss", "wanted", "deadline", "owner"),
-)
+_OPTIONS = ("weight", "reserved", "target_loss", "stop_at", "deadline", "owner")
 _SPEC_FIELDS = ("id", "arrival", *_OPTIONS)
+#: Fields of a line that make up the demand, and their names there.
+_DEMAND_FIELDS = {"min_cores": "least", "max_cores": "most", "sizes": "sizes"}
 
 
 def _as_record(job: SimulatedJob) -> dict[str, Any]:
     """Return the fields of a job's line, without those at their defaults."""
     spec, plain = job.spec, JobSpec(id="")
-    record: dict[str, Any] = {"id": spec.id, "arrival": spec.arrival, "kind": spec.kind.value}
+    record: dict[str, Any] = {"id": spec.id, "arrival": spec.arrival, "kind": _KINDS[not spec.trains]}
     if job.algorithm:
         record["algorithm"] = job.algorithm
     for name in _OPTIONS:
         if getattr(spec, name) != getattr(plain, name):
             record[name] = getattr(spec, name)
-    if spec.kind is Kind.OTHER:
+    for name, attribute in _DEMAND_FIELDS.items():
+        if getattr(spec.demand, attribute) != getattr(plain.demand, attribute):
+            record[name] = getattr(spec.demand, attribute)
+    if not spec.trains:
         return record | {"cpu_seconds": job.cpu_seconds}
     record["cpu_seconds_per_iteration"] = job.cpu_seconds_per_iteration
     if job.serial_seconds_per_iteration:

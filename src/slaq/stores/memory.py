@@ -1,11 +1,12 @@
-"""A store that lives and dies with its process: for simulations, tests and embedded use."""
+"""A store in memory, for simulations, tests and embedded use."""
 
-import heapq
+import threading
+from bisect import insort
 from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
 
-from slaq.core.allocation import Allocation
+from slaq.core.allocation import Grant
 from slaq.core.decision import Decision
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.events import CapacityChanged, Event, JobEnded
@@ -14,39 +15,51 @@ from slaq.ports import History, Store
 
 
 class MemoryStore(Store, History):
-    """Keeps everything in plain lists; nothing is written to disk."""
+    """Keeps everything in lists; nothing is written to disk."""
 
     def __init__(self, specs: Iterable[JobSpec] = ()) -> None:
         self._specs: dict[str, JobSpec] = {}
         self._events: dict[str, list[Event]] = {}
         self._cluster_events: list[CapacityChanged] = []
         self._decisions: list[Decision] = []
-        self._checkpoints: dict[str, bytes] = {}
-        #: Jobs that have ended.
+        #: Number of jobs that have ended.
         self.ended = 0
-        #: A heap of (arrival, place in the order of submission, id).
+        #: (arrival, order of submission, id), ascending; jobs may be submitted from any thread.
         self._queue: list[tuple[float, int, str]] = []
+        self._lock = threading.Lock()
         for spec in specs:
             self.submit(spec)
 
     def submit(self, spec: JobSpec) -> None:
         """Queue a job until its arrival."""
-        if spec.id in self._specs:
-            raise DuplicateJobError(spec.id)
-        heapq.heappush(self._queue, (spec.arrival, len(self._specs), spec.id))
-        self._specs[spec.id] = spec
-        self._events[spec.id] = []
+        with self._lock:
+            if spec.id in self._specs:
+                raise DuplicateJobError(spec.id)
+            self._specs[spec.id] = spec
+            self._events[spec.id] = []
+            insort(self._queue, (spec.arrival, len(self._specs), spec.id))
+
+    def withdraw(self, job_id: str) -> bool:
+        """Remove a job from the queue; return whether the job was queued."""
+        with self._lock:
+            waiting = [entry for entry in self._queue if entry[2] == job_id]
+            for entry in waiting:
+                self._queue.remove(entry)
+        return bool(waiting)
 
     @override
-    def due(self, now: float) -> Sequence[JobSpec]:
-        due = []
-        while self._queue and self._queue[0][0] <= now:
-            due.append(self._specs[heapq.heappop(self._queue)[2]])
-        return due
+    def queued(self) -> Iterable[JobSpec]:
+        place = 0
+        while place < len(self._queue):
+            yield self._specs[self._queue[place][2]]
+            place += 1
 
     @override
-    def pending(self) -> bool:
-        return bool(self._queue)
+    def started(self, job_id: str, now: float) -> None:
+        with self._lock:
+            place = next((place for place, entry in enumerate(self._queue) if entry[2] == job_id), None)
+            if place is not None:
+                del self._queue[place]
 
     @override
     def append(self, events: Sequence[Event]) -> None:
@@ -61,16 +74,8 @@ class MemoryStore(Store, History):
                 self.ended += isinstance(event, JobEnded)
 
     @override
-    def record(self, decision: Decision, allocation: Allocation) -> None:
+    def record(self, decision: Decision, grant: Grant) -> None:
         self._decisions.append(decision)
-
-    @override
-    def checkpoint(self, job_id: str) -> bytes | None:
-        return self._checkpoints.get(job_id)
-
-    def keep_checkpoint(self, job_id: str, checkpoint: bytes) -> None:
-        """Keep what a job is to go on from when it starts."""
-        self._checkpoints[job_id] = checkpoint
 
     @override
     def jobs(self) -> Sequence[JobSpec]:
@@ -87,5 +92,5 @@ class MemoryStore(Store, History):
         return tuple(self._decisions)
 
     def cluster_events(self) -> Sequence[CapacityChanged]:
-        """Return what happened to the cluster rather than to one job, in order."""
+        """Return the events that belong to no job, in order."""
         return tuple(self._cluster_events)

@@ -1,6 +1,5 @@
-"""The application: every route under /api/v1, the probes, and an OpenAPI document that is true."""
+"""The application: every route under /api/v1, the probes, and the OpenAPI document."""
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -16,12 +15,12 @@ from slaq import __version__
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
-from slaq.web import PREFIX, clusterwide, courses, events, jobs, problems, replies
-from slaq.web.asking import Serving, Who, no_strange_query
-from slaq.web.counts import Counts
+from slaq.web import PREFIX, cluster_routes, events, history_routes, job_routes, problems, responses
+from slaq.web.counts import RequestCounts
+from slaq.web.dependencies import Serving, Who, no_strange_query
 from slaq.web.document import openapi_of
 from slaq.web.gate import Gate
-from slaq.web.replies import refusals, reply
+from slaq.web.responses import refusals, reply
 
 DOCUMENT = f"{PREFIX}/openapi.json"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -35,7 +34,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 
 def make_app(service: Service, settings: ServiceSettings) -> Gate:
     """Return the whole application, with the gate that every request passes first."""
-    counts = Counts()
+    counts = RequestCounts()
     app = FastAPI(
         title="slaq",
         version=__version__,
@@ -49,25 +48,24 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
     app.state.service = service
     app.state.home = settings.home
     app.state.counts = counts
-    app.state.closing = asyncio.Event()
     app.state.streams = Counter()
-    app.state.replays = anyio.CapacityLimiter(clusterwide.REPLAYS)
+    app.state.replays = anyio.CapacityLimiter(cluster_routes.REPLAYS)
     app.add_exception_handler(SlaqError, problems.on_slaq_error)
     app.add_exception_handler(Exception, problems.on_defect)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
-    for router in (jobs.router, courses.router, clusterwide.router, events.router):
+    for router in (job_routes.router, history_routes.router, cluster_routes.router, events.router):
         app.include_router(router, prefix=PREFIX)
     _add_probes(app)
     return Gate(app, settings, counts)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what matches no route, or a route in part only."""
+    """Answer a request that matches no route, or the address of one with another method."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        # Starlette names the methods of one of the routes at this address, not of all.
+        # Starlette names the methods of only one of the routes at this address.
         headers["Allow"] = ", ".join(_methods_at(request.app, request.url.path))
     return problems.http_problem(error, headers)
 
@@ -84,14 +82,14 @@ def _methods_at(app: FastAPI, path: str) -> list[str]:
 def _add_probes(app: FastAPI) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def health(service: Serving) -> Response:
-        """Tell that the service is alive, in one word: nobody needs to be known for this."""
-        return reply(replies.ANYTHING, {"status": (await run_in_threadpool(service.health))["status"]})
+        """Say in one word how the service is; anyone may ask."""
+        return reply(responses.ANYTHING, {"status": (await run_in_threadpool(service.health))["status"]})
 
     @app.get("/readyz", include_in_schema=False)
     async def readiness(service: Serving) -> Response:
-        """Tell whether the service takes jobs now."""
+        """Say whether the service takes jobs now; anyone may ask."""
         ready, _ = await run_in_threadpool(service.ready)
-        return reply(replies.ANYTHING, {"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        return reply(responses.ANYTHING, {"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     @app.get(
         "/metrics",
@@ -104,13 +102,13 @@ def _add_probes(app: FastAPI) -> None:
         text = service.metrics() + request.app.state.counts.text()
         return Response(text, media_type=_METRICS_TYPE)
 
-    @app.get(f"{PREFIX}/health", response_model=replies.Health, responses=refusals(), tags=["service"])
+    @app.get(f"{PREFIX}/health", response_model=responses.Health, responses=refusals(), tags=["service"])
     def show_health(service: Serving, who: Who) -> Response:
         """Show how the service is, in detail."""
         ready, reason = service.ready()
-        return reply(replies.ANYTHING, {**service.health(), "ready": ready, "reason": reason})
+        return reply(responses.ANYTHING, {**service.health(), "ready": ready, "reason": reason})
 
     @app.get(DOCUMENT, response_model=dict, responses=refusals(), tags=["service"])
     async def show_openapi(request: Request, who: Who) -> Response:
         """Show this document."""
-        return reply(replies.ANYTHING, openapi_of(request.app))
+        return reply(responses.ANYTHING, openapi_of(request.app))

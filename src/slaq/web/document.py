@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from slaq import __version__
-from slaq.web import replies
+from slaq.web import responses
 
 
 def openapi_of(app: FastAPI) -> Mapping[str, Any]:
@@ -19,18 +19,18 @@ def openapi_of(app: FastAPI) -> Mapping[str, Any]:
         document = get_openapi(
             title="slaq",
             version=__version__,
-            summary="A service that gives capacity to the training jobs whose loss will fall the most.",
+            summary="A service that gives cores to the training jobs whose loss will fall the most.",
             routes=app.routes,
             separate_input_output_schemas=False,
         )
         components = document.setdefault("components", {})
-        for kind, described in replies.components().items():
+        for kind, described in responses.components().items():
             components.setdefault(kind, {}).update(described)
         components["securitySchemes"] = {
             "token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "A token over TCP. On the Unix socket the kernel tells who asks.",
+                "description": "A token over TCP. On the Unix socket the kernel says who asks.",
             }
         }
         document["security"] = [{"token": []}]
@@ -39,7 +39,7 @@ def openapi_of(app: FastAPI) -> Mapping[str, Any]:
 
 
 def written() -> str:
-    """Return the document as text. Nothing is asked of a service, so that none is needed."""
+    """Return the document as text; no service has to run."""
     from slaq.config.service import ServiceSettings
     from slaq.service.service import Service
     from slaq.web.app import make_app

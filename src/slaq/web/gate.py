@@ -1,4 +1,4 @@
-"""What every request passes first: who asks, how often, how much is sent, and to which host."""
+"""The gate in front of the application: it checks who asks, how often, how much is sent, and to which host."""
 
 import asyncio
 import ipaddress
@@ -14,17 +14,17 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import RateError, RequestError, SlaqError
 from slaq.service.records import Identity
 from slaq.web import PREFIX
-from slaq.web.counts import Counts
+from slaq.web.counts import RequestCounts
 from slaq.web.identity import Identities
 from slaq.web.problems import problem_response
 from slaq.web.rates import Rates
 
 _log = logging.getLogger(__name__)
-#: Open to anyone who can connect, because they tell nothing but that the service is there.
+#: Open to anyone who can connect: they only say that the service is there.
 PROBES = frozenset({"/healthz", "/readyz"})
-#: Seconds in which the body of a request must have come.
+#: Seconds within which the body of a request must have arrived.
 BODY_SECONDS = 60.0
-#: Of the requests a second that a user may make, how many may come at once.
+#: Seconds' worth of a user's requests that may come at once.
 BURST_SECONDS = 2.0
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -35,12 +35,12 @@ _HEADERS = {
 
 
 class Gate:
-    """Lets a request on to the application once it is known who asks, with its body whole.
+    """Passes a request on to the application once the asker is identified and the body is complete.
 
-    The identity is decided here, before any route is looked for, so that no route can forget it.
+    The asker is identified before any route is looked for, so that no route can forget to do it.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, counts: Counts) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, counts: RequestCounts) -> None:
         self.app = app
         self.counts = counts
         self.settings = settings
@@ -48,14 +48,14 @@ class Gate:
         self._rates = _rates_of(settings)
 
     def reset(self, settings: ServiceSettings) -> None:
-        """Take up other settings."""
+        """Apply other settings."""
         self.settings = settings
         self.identities.admins = frozenset(settings.admins)
         self._rates = _rates_of(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # websockets and lifespan are not spoken here
+            return  # there are no websockets, and nothing to do at start and stop
         reply = _Reply(send)
         began = time.monotonic()
         try:
@@ -65,7 +65,7 @@ class Gate:
         except _RefusalError as refusal:
             await refusal.respond(scope, receive, reply)
         except Exception:
-            # The application has answered it, and passed it on.
+            # The application has sent an answer already.
             told = {"path": scope["path"], "reference": scope["state"].get("reference")}
             _log.exception("request failed", extra=told)
         finally:
@@ -88,22 +88,22 @@ class Gate:
         peer = scope["state"].get("peer")
         if peer is not None:
             return self.identities.of_peer(peer)
-        # Guessing is hopeless, and refusing a guess costs next to nothing: wrong tokens need no count, which
-        # would lock out everyone behind the same address.
+        # Wrong tokens are not counted: guessing one is hopeless, refusing a guess costs next to nothing, and a
+        # limit would lock out everyone behind the same address.
         return self.identities.of_header(headers.get("authorization"))
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
-        """Refuse, on loopback, names that are not this machine's: a web page may have rebound its own to it."""
+        """Refuse, on loopback, host names of other machines: a web page may have rebound its name to this one."""
         server = scope.get("server")
         if server is None or not _is_loopback(server[0]):
             return
         name = _host_name(headers.get("host", ""))
         allowed = {"localhost", *([self.settings.tcp.host] if self.settings.tcp else [])}
         if name not in allowed and not _is_loopback(name):
-            raise _RefusalError(RequestError(f"there is no host {name!r} here; ask localhost"), 421)
+            raise _RefusalError(RequestError(f"this is not the host {name!r}; use localhost"), 421)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the whole body, refusing one that is too large before it is read, however it is sent."""
+        """Return the complete body; refuse one that is too large before reading all of it, however it is sent."""
         length, most = headers.get("content-length"), self.settings.max_request_bytes
         if length is None and "transfer-encoding" not in headers:
             return b""
@@ -128,10 +128,10 @@ class Gate:
     def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         if route.startswith("/") and scope["path"].startswith(PREFIX):
-            # Routes are known by what comes after what they share.
+            # Routers do not know the prefix they were included with.
             route = PREFIX + route.removeprefix(PREFIX)
         self.counts.note(scope["method"], route, status or 499, seconds)
-        # Who changed what is worth a line; reports come by the second.
+        # Changes are logged with who made them, but for reports, which come every second.
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and not route.endswith("/reports")
         who = scope["state"].get("who")
         told = {
@@ -145,7 +145,7 @@ class Gate:
 
 
 class _RefusalError(Exception):
-    """A refusal with a status of HTTP's own."""
+    """A refusal that has its HTTP status."""
 
     def __init__(self, error: SlaqError, status: int) -> None:
         super().__init__(str(error))
@@ -156,7 +156,7 @@ class _RefusalError(Exception):
 
 
 class _Reply:
-    """Adds the security headers to a response, and remembers its status."""
+    """Adds the security headers to a response, and keeps its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -167,7 +167,7 @@ class _Reply:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
+                headers[name] = value
         await self._send(message)
 
 
@@ -176,7 +176,7 @@ async def _refuse(error: SlaqError, scope: Scope, receive: Receive, send: Send) 
 
 
 def _replayed(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
-    """Return a `receive` that gives the body once, and then what the connection has to say."""
+    """Return a `receive` that gives the body first, and then what comes over the connection."""
     given = False
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""Who asks: the Unix user at the other end of a socket, or the user that a token stands for."""
+"""Identifies who asks: the Unix user at the other end of a socket, or the user of a token."""
 
 import contextlib
 import logging
@@ -11,16 +11,15 @@ from pathlib import Path
 
 from slaq.config.tokens import Token, find, read_tokens
 from slaq.core.errors import IdentityError, SettingsError
-from slaq.service.accounts import name_of
 from slaq.service.records import Identity
 
 _log = logging.getLogger(__name__)
-#: Seconds for which a Unix user's name is taken as known: asking a directory server may take long.
+#: Seconds for which the name of a Unix user is cached: a directory server may be slow.
 NAMES_LAST = 60.0
 
 
 class Identities:
-    """Tells users by their credentials; takes up changes of the file of tokens by itself."""
+    """Identifies users by their credentials; notices changes of the tokens file by itself."""
 
     def __init__(self, tokens: Path, admins: Collection[str]) -> None:
         self._path = tokens
@@ -30,12 +29,12 @@ class Identities:
         self._tokens: list[Token] = []
 
     def of_peer(self, uid: int) -> Identity:
-        """Return who a Unix user is."""
+        """Return the identity of a Unix user."""
         user = _user_name(uid, int(time.monotonic() / NAMES_LAST))
         return Identity(user=user, uid=uid, admin=uid in (0, os.geteuid()) or user in self.admins)
 
     def of_header(self, authorization: str | None) -> Identity:
-        """Return whom a token stands for; it is an admin's only if it was made as one."""
+        """Return the identity of a token's user: an admin only if the token was made so."""
         scheme, _, secret = (authorization or "").strip().partition(" ")
         if not authorization:
             raise IdentityError("there is no token in this request")
@@ -44,7 +43,7 @@ class Identities:
         self._refresh()
         token = find(self._tokens, secret.strip(), time.time())
         if token is None:
-            raise IdentityError("that token is not known, or has expired")
+            raise IdentityError("the token is unknown or has expired")
         return Identity(user=token.user, uid=_user_id(token.user), admin=token.admin)
 
     def _refresh(self) -> None:
@@ -57,15 +56,18 @@ class Identities:
         try:
             self._tokens = read_tokens(self._path)
         except (SettingsError, OSError) as error:
-            # Nobody is let in by a file that cannot be understood: it may be meant to shut someone out.
+            # A file that cannot be read may be meant to revoke a token, so no token counts.
             self._tokens = []
-            _log.error("file of tokens refused", extra={"reason": str(error)})
+            _log.error("tokens file refused", extra={"reason": str(error)})
         self._stamp = stamp
 
 
 @lru_cache(maxsize=1024)
 def _user_name(uid: int, period: int) -> str:
-    return name_of(uid)
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _user_id(user: str) -> int | None:

@@ -1,4 +1,4 @@
-"""How the service logs: one line for each event, as text for people or as JSON for machines."""
+"""How the service logs: one line for each event, as text or as JSON."""
 
 import json
 import logging
@@ -8,12 +8,12 @@ from typing import Any
 
 from typing_extensions import override
 
-#: What every record has; whatever else one carries was given as `extra`.
+#: The attributes of every record; any other was given as `extra`.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def configure_logs(form: str, level: str) -> None:
-    """Send every log to standard error in this form, from this level on."""
+    """Write every log record of at least this level to standard error in this form."""
     out = logging.StreamHandler(sys.stderr)
     out.setFormatter(JsonLines() if form == "json" else Text())
     root = logging.getLogger()
@@ -25,12 +25,12 @@ def configure_logs(form: str, level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    # uvicorn's own account of starting and stopping says nothing that the service does not.
+    # The service itself logs its start and stop.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 def set_level(level: str) -> None:
-    """Log from this level on."""
+    """Set the minimum log level."""
     logging.getLogger().setLevel(level.upper())
 
 
@@ -39,7 +39,7 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object to a line."""
+    """One JSON object per line."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -63,7 +63,7 @@ class Text(logging.Formatter):
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         given = [f"{name}={_shown(value)}" for name, value in _extra(record).items()]
         line = f"{moment} {record.levelname.lower():<7} {' '.join([record.getMessage(), *given])}"
-        # What a user had a hand in must not be able to write lines of its own, nor speak to the terminal.
+        # Text that a user chose must not begin lines of its own, nor send codes to the terminal.
         line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

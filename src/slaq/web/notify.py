@@ -1,4 +1,4 @@
-"""Tells systemd where the service stands, if systemd started it (sd_notify(3))."""
+"""Notifies systemd that the service is ready, reloading or stopping (sd_notify(3))."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import time
 
 
 def notify(state: str) -> None:
-    """Send a state such as READY=1 to whoever NOTIFY_SOCKET names; nothing where nobody asked to be told."""
+    """Send a state such as READY=1 to NOTIFY_SOCKET; no-op without it."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -18,5 +18,5 @@ def notify(state: str) -> None:
 
 
 def notify_reloading() -> None:
-    """Say that settings are being read again; READY=1 says that it is done."""
+    """Notify systemd that settings are being read again; READY=1 says that this is done."""
     notify(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")

@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457): the sentence, its status, and the data a client makes the error anew from."""
+"""Errors as problem+json (RFC 9457): the sentence, its status, and the data from which a client raises it again."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from slaq.core.errors import RequestError, SlaqError
 #: Before the name of the error in a problem's type.
 TYPE_PREFIX = "urn:slaq:error:"
 MEDIA_TYPE = "application/problem+json"
-#: By the error or the nearest of its ancestors here; any other is a request that makes no sense, 422.
+#: HTTP statuses by the name of the error or of its nearest ancestor here.
 STATUS: Mapping[str, int] = {
     "IdentityError": 401,
     "ForbiddenError": 403,
@@ -25,7 +25,7 @@ STATUS: Mapping[str, int] = {
     "UnknownJobError": 404,
     "ConflictError": 409,
     "DuplicateJobError": 409,
-    # Of a job that has not reported enough yet.
+    # The job has not reported enough losses yet.
     "ForecastError": 409,
     "SlaqError": 422,
     "LimitError": 429,
@@ -36,7 +36,7 @@ STATUS: Mapping[str, int] = {
     "StoreError": 503,
     "StoreFullError": 507,
 }
-#: What requests that reach no route, or not whole, are told.
+#: Sentences for requests that reach no route.
 _PLAIN = {
     404: "there is nothing at this address; /api/v1/openapi.json lists what there is",
     405: "this address does not take that method; /api/v1/openapi.json lists what it takes",
@@ -83,25 +83,25 @@ def problem_response(
 
 
 async def on_slaq_error(request: Request, error: Exception) -> Response:
-    """Answer with what slaq raised on purpose."""
+    """Answer with an error that slaq raised."""
     assert isinstance(error, SlaqError)
     return problem_response(error)
 
 
 async def on_defect(request: Request, error: Exception) -> Response:
-    """Answer what slaq did not foresee; the gate logs it under the same reference."""
+    """Answer an unexpected error; the gate logs it under the same reference."""
     request.state.reference = reference = uuid.uuid4().hex[:12]
     return problem_response(errors.ServiceFaultError(reference))
 
 
 def http_problem(error: HTTPException, headers: Mapping[str, str]) -> Response:
-    """Return a refusal of the framework's own as a problem."""
+    """Return an error of the framework as a problem."""
     text = _PLAIN.get(error.status_code, str(error.detail))
     return problem_response(RequestError(text), error.status_code, headers)
 
 
 async def on_validation_error(request: Request, error: Exception) -> Response:
-    """Answer a request whose parameters or body are not as the API says, naming every mistake."""
+    """Answer a request with invalid parameters or an invalid body, naming every mistake."""
     assert isinstance(error, RequestValidationError)
     return problem_response(RequestError(_told(error.errors())))
 

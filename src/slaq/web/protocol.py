@@ -1,4 +1,4 @@
-"""One connection: uvicorn's protocol, which also learns who is at the other end and does not wait for ever."""
+"""One connection: uvicorn's protocol, with the Unix user at the other end and a time limit for requests."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-#: Seconds in which the head of a request must have come, once a connection is open.
+#: Seconds within which the head of a request must have arrived.
 HEAD_SECONDS = 30.0
 _CREDENTIALS = struct.Struct("3i")
 
@@ -21,7 +21,7 @@ class PeerProtocol(HttpToolsProtocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # The state of a request is a copy of this one; the kernel's word of who connected stands for all.
+        # Each request gets a copy of this state.
         self.app_state = {**self.app_state, "peer": _peer(transport)}
         self._await_head()
 
@@ -37,7 +37,7 @@ class PeerProtocol(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
-        # The first byte of a later request: keep-alive has its own timer up to here.
+        # The first byte of a later request; until then the keep-alive timer runs.
         if self._head_timer is None:
             self._await_head()
         super().on_message_begin()

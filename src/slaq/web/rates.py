@@ -1,4 +1,4 @@
-"""How often each asker may ask: one token bucket for each, forgotten once it is full again."""
+"""Limits how often each user may ask: a token bucket for each, dropped once it is full again."""
 
 import time
 from collections.abc import Callable
@@ -18,11 +18,11 @@ class Rates:
         return len(self._full_at)
 
     def wait(self, key: str) -> float:
-        """Take one request of that key; return 0, or the seconds to wait where there is none left."""
+        """Count a request of that key; return 0, or the seconds to wait where it comes too early."""
         now = self._clock()
         full_at = max(self._full_at.get(key, now), now) + 1.0 / self.rate
         late = full_at - now - self.burst / self.rate
-        # What adds up in floating point must not refuse the last request of a burst.
+        # Rounding must not refuse the last request of a burst.
         if late > 1e-9:
             return late
         self._full_at[key] = full_at

@@ -10,24 +10,24 @@ import ssl
 from collections.abc import Callable, Iterator
 
 import uvicorn
-from fastapi import FastAPI
 from typing_extensions import override
 
+from slaq.bootstrap import open_service
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
 from slaq.web.app import make_app
-from slaq.web.clusterwide import clear_drafts
+from slaq.web.cluster_routes import clear_drafts
 from slaq.web.gate import Gate
-from slaq.web.listening import load_certificate, tcp_socket, tls_context, unix_socket
 from slaq.web.logs import configure_logs, set_level
 from slaq.web.notify import notify, notify_reloading
 from slaq.web.protocol import PeerProtocol
+from slaq.web.sockets import load_certificate, tcp_socket, tls_context, unix_socket
 
 _log = logging.getLogger(__name__)
-#: Connections at once, of all users; what comes beyond is told to come back.
+#: Connections at once, of all users; further ones are told to come back.
 CONNECTIONS = 4096
-#: Seconds that requests under way get to end once the service stops.
+#: Seconds that running requests have to end once the service stops.
 LAST_REQUESTS = 5.0
 KEEP_ALIVE = 75
 
@@ -35,9 +35,9 @@ KEEP_ALIVE = 75
 def serve(settings: ServiceSettings, reread: Callable[[], ServiceSettings] | None = None) -> None:
     """Run a service until SIGTERM or SIGINT. SIGHUP takes up what `reread` returns: the settings as they are."""
     configure_logs(settings.log_format, settings.log_level)
-    service = Service(settings)
+    service = open_service(settings)
     try:
-        running = Running(service, settings, reread)
+        running = RunningServer(service, settings, reread)
     except BaseException:
         service.close()
         raise
@@ -45,7 +45,7 @@ def serve(settings: ServiceSettings, reread: Callable[[], ServiceSettings] | Non
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals alone: they concern all listeners at once."""
+    """A server without signal handlers: signals concern all listeners at once."""
 
     @override
     @contextlib.contextmanager
@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Running:
+class RunningServer:
     """A service that answers."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Running:
         """The TCP port, where there is one."""
         return None if self._tcp is None else int(self._tcp.getsockname()[1])
 
-    async def run(self, started: Callable[["Running"], None] | None = None) -> None:
+    async def run(self, started: Callable[["RunningServer"], None] | None = None) -> None:
         """Answer until stopped; then close the service."""
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -104,11 +104,11 @@ class Running:
                 await asyncio.to_thread(self._close)
 
     def stop(self) -> None:
-        """Take no more requests, end what is under way, and return from `run`; safe from any thread."""
+        """Refuse new requests, let running ones end, and return from `run`; may be called from any thread."""
         self._loop.call_soon_threadsafe(self._stop)
 
     def reload(self) -> None:
-        """Take up what has changed in the settings and the certificate; safe from any thread."""
+        """Read settings and certificate again; may be called from any thread."""
         self._loop.call_soon_threadsafe(self._reload)
 
     def _config(self, tls: ssl.SSLContext | None) -> uvicorn.Config:
@@ -145,7 +145,7 @@ class Running:
         handled = {signal.SIGTERM: self._stop, signal.SIGINT: self._stop, signal.SIGHUP: self._reload}
         taken = []
         for number, act in handled.items():
-            # Only the main thread gets signals; elsewhere `stop` and `reload` do.
+            # Only the main thread gets signals; in another one `stop` and `reload` are called.
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(number, act)
                 taken.append(number)
@@ -157,10 +157,10 @@ class Running:
 
     def _stop(self) -> None:
         if self._stopping:
-            _log.warning("told to stop twice: requests under way are cut off")
+            _log.warning("second stop: running requests are cut off")
         else:
             _log.info("service stopping")
-        self._application.state.closing.set()
+        self.service.end_streams()
         for server in self._servers:
             server.force_exit = self._stopping
             server.should_exit = True
@@ -179,21 +179,15 @@ class Running:
             self.settings = settings
             _log.info("settings read again", extra={"waiting_for_restart": ", ".join(waiting) or None})
         except (SlaqError, OSError) as error:
-            _log.error("settings refused, the old ones stay", extra={"reason": str(error)})
+            _log.error("settings refused; the old ones stay", extra={"reason": str(error)})
         notify("READY=1")
 
     def _close(self) -> None:
         try:
             self.service.close()
         finally:
-            # Not if another service has put its own there in the meantime.
+            # Another service may have put its own socket there in the meantime.
             with contextlib.suppress(OSError):
                 if os.stat(self.settings.listen).st_ino == self._identity:
                     self.settings.listen.unlink()
             _log.info("service stopped")
-
-    @property
-    def _application(self) -> FastAPI:
-        application = self.gate.app
-        assert isinstance(application, FastAPI)
-        return application

@@ -1,4 +1,4 @@
-"""The policies: who gets how many of the units in the coming epoch."""
+"""The policies: each divides the units among the jobs for the coming epoch."""
 
 from slaq.core.policies.between_owners import BetweenOwners
 from slaq.core.policies.deadline import Deadline

@@ -1,4 +1,4 @@
-"""Sharing between owners: every owner a weighted fair share, and inside it whatever the inner policy decides."""
+"""Sharing between owners: each owner gets a weighted fair share, which an inner policy divides among its jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,22 +14,22 @@ from slaq.core.sharing import least_units, round_with_credit, water_fill
 
 @dataclass(frozen=True, slots=True)
 class BetweenOwners(Policy):
-    """Gives each owner with jobs its weighted max-min share, which the inner policy divides among them.
+    """Gives each owner with jobs its weighted max-min share, which the inner policy divides among the owner's jobs.
 
-    What an owner's jobs cannot use goes to the others, so that no unit is idle that some job may use. Minima
-    and reservations are held beyond an owner's share where they all fit. Shares are real numbers, rounded
-    with credit as those of jobs are: with more owners than units they take turns. For a single owner without
-    a limit this is the inner policy.
+    Units that an owner's jobs cannot use go to the other owners, so no unit is idle while any job can use it.
+    Minima and reservations may exceed an owner's share if they all fit into the capacity. Shares are real
+    numbers and are rounded with credit, as those of jobs are: with more owners than units, owners take turns.
+    For a single owner without a limit, the result is that of the inner policy.
     """
 
     inner: Policy
-    #: By the owner's name, above 0.
+    #: Weights by the owner's name, above 0.
     weight: Mapping[str, float] = field(default_factory=dict)
-    #: Units that an owner's jobs may hold together at most, by the owner's name; None for no limit.
-    most: Mapping[str, int | None] = field(default_factory=dict)
-    #: The same for owners that are not named above.
+    #: The most cores that an owner's jobs may hold together, by the owner's name; None for no limit.
+    most: Mapping[str, float | None] = field(default_factory=dict)
+    #: The weight and limit of owners without an entry above.
     usual_weight: float = 1.0
-    usual_most: int | None = None
+    usual_most: float | None = None
 
     @override
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
@@ -37,7 +37,7 @@ class BetweenOwners(Policy):
         credit, shares = np.zeros((2, len(c.owners)))
         if not c.ids:
             return replace(self.inner.allocate(c, capacity), owner_credit=credit, owner_share=shares)
-        # Rows by owner, owners by their earliest job: sums do not depend on how rows are arranged.
+        # Rows grouped by owner, owners ordered by their earliest job, so that sums do not depend on the row order.
         present, earliest = _owners(c)
         place = np.empty(len(c.owners), dtype=np.int64)
         place[present] = np.arange(len(present))
@@ -66,20 +66,27 @@ class BetweenOwners(Policy):
     def _budgets(
         self, grouped: Candidates, capacity: int, present: Integers, earliest: Integers, starts: Integers
     ) -> tuple[Floats, Integers, Floats]:
-        """Return each owner's share, the whole units of it for this epoch, and the credit that is left."""
+        """Return each owner's share, its whole units for this epoch, and the remaining credit."""
         names = [grouped.owners[owner] for owner in present.tolist()]
         weight = np.array([self.weight.get(name, self.usual_weight) for name in names])
         usable = np.add.reduceat(grouped.max_units, starts[:-1])
         allowed = [self.most.get(name, self.usual_most) for name in names]
-        limit = np.minimum(usable, [capacity if units is None else units for units in allowed])
+        limit = np.minimum(usable, [_units(cores, grouped.unit, capacity) for cores in allowed])
         least = np.minimum(np.add.reduceat(least_units(grouped), starts[:-1]), limit)
         share = water_fill(weight, limit, capacity, least if least.sum() <= capacity else None)
-        units, credit = round_with_credit(share, grouped.owner_credit[present], earliest, capacity)
-        return share, units, credit
+        whole, credit = round_with_credit(share, grouped.owner_credit[present], earliest, capacity)
+        return share, whole, credit
+
+
+def _units(cores: float | None, unit: float, capacity: int) -> int:
+    """Return a limit in cores as units: the capacity for no limit, and at least one unit for a limit above 0."""
+    if cores is None:
+        return capacity
+    return max(round(cores / unit), 1) if cores > 0 else 0
 
 
 def _owners(candidates: Candidates) -> tuple[Integers, Integers]:
-    """Return the owners that have jobs, by their earliest job, and the place of that job in the order."""
+    """Return the owners that have jobs, ordered by their earliest job, and that job's position in the order."""
     earliest = np.full(len(candidates.owners), np.iinfo(np.int64).max)
     np.minimum.at(earliest, candidates.owner, candidates.order)
     present = np.unique(candidates.owner)
@@ -88,7 +95,7 @@ def _owners(candidates: Candidates) -> tuple[Integers, Integers]:
 
 
 def _within(grouped: Candidates, rows: slice, budget: int) -> Candidates:
-    """Return the jobs of one owner, with gains as far as the budget goes."""
+    """Return the jobs of one owner, with gains up to its budget of units."""
     columns = max(int(grouped.grid.searchsorted(budget)) + 1, 2)
     jobs = grouped.take(rows)
     return replace(jobs, grid=jobs.grid[:columns], gain=jobs.gain[:, :columns])

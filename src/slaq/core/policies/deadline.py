@@ -1,6 +1,7 @@
-"""Deadlines first: jobs that can still make their targets in time get what that takes, the rest goes by gain."""
+"""Deadlines first: jobs that can meet their deadlines get the units they need, and gain divides the rest."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -13,14 +14,17 @@ from slaq.core.sharing import DECIMALS, Guarantee, guarantee, spread
 
 @dataclass(frozen=True, slots=True)
 class Deadline(Policy):
-    """Makes as many deadlines as it can, and maximises the sum of weight x gain with what is left.
+    """Meets as many deadlines as it can, and maximises the sum of weight x gain with the remaining units.
 
-    After the floors, the job that needs the fewest units per weight to make its target in time gets them, then
-    the next, as long as a job's whole need fits. A job whose need does not fit, or that cannot make it with all
-    it could use, competes by its gain like one without a deadline.
+    After the guarantees, the job that needs the fewest units per weight to meet its deadline gets them, then
+    the next, as long as a job's whole need fits. A job whose need does not fit, or that cannot meet its deadline
+    with the most units it can use, competes by its gain like a job without a deadline.
     """
 
-    #: Every job keeps this fraction of its fair share, so that evidence about it never dries up.
+    by_gain: ClassVar[bool] = True
+    by_need: ClassVar[bool] = True
+    serves_all: ClassVar[bool] = True
+    #: Every job keeps this fraction of its fair share, so that it goes on reporting losses.
     floor: float = 0.05
 
     @override
@@ -36,7 +40,7 @@ class Deadline(Policy):
 
 
 def _favoured(candidates: Candidates, sure: Guarantee, left: int) -> Integers:
-    """Return what is added to the jobs that can make their deadlines, those that need least first."""
+    """Return the units added for jobs that can meet their deadlines; jobs that need the fewest come first."""
     c = candidates
     able = c.competes & (c.needed > 0) & np.isfinite(c.needed)
     needed = np.where(able, c.needed, 0.0)

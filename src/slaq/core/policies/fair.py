@@ -1,6 +1,7 @@
-"""Fair sharing: every job its weighted max-min share of the units, whatever its loss."""
+"""Fair sharing: each job gets its weighted max-min share of the units, independent of its loss."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -12,9 +13,11 @@ from slaq.core.sharing import guarantee, spread
 class Fair(Policy):
     """Gives each job its weighted max-min fair share: the paper's baseline (§6).
 
-    Each epoch a job holds its real share rounded down or up; which of the two rotates through the credit,
-    so that over time it holds exactly that share.
+    In each epoch a job holds its share rounded down or up. The credit decides which, so that over time the job
+    holds exactly its share.
     """
+
+    serves_all: ClassVar[bool] = True
 
     @override
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:

@@ -10,10 +10,10 @@ from slaq.core.sharing import serve
 
 @dataclass(frozen=True, slots=True)
 class Fifo(Policy):
-    """Serves jobs in the order of submission.
+    """Serves jobs in the order of submission, each up to its maximum.
 
-    Minima and the shares of jobs that do not compete come first. A late job may wait for as long as
-    earlier ones can use the whole capacity; weights do not count.
+    Minima and the shares of jobs that do not compete come first. A late job waits while earlier jobs can use the
+    whole capacity. Weights have no effect.
     """
 
     @override

@@ -1,4 +1,4 @@
-"""Least attained service: jobs that have received little so far go before those that have received much."""
+"""Least attained service: jobs that have received few CPU seconds come before jobs that have received many."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from slaq.core.sharing import serve
 class LeastAttained(Policy):
     """Serves jobs by the CPU seconds received so far, in queues (discretised LAS; Tiresias, NSDI 2019, §3).
 
-    A job falls from queue i to the next at first_threshold x growth^i CPU seconds, and within a queue jobs
-    are served in the order of submission: equal jobs do not take turns preempting each other. Minima and
-    the shares of jobs that do not compete come first. A job in a low queue may wait for as long as new ones
-    keep coming; weights do not count.
+    A job moves from queue i to the next at first_threshold x growth^i CPU seconds. Within a queue, jobs are
+    served in the order of submission, so that equal jobs do not preempt each other in turn. Minima and the
+    shares of jobs that do not compete come first. A job in a late queue waits while new jobs keep arriving.
+    Weights have no effect.
     """
 
     #: CPU seconds after which a job leaves the first queue.
     first_threshold: float = 100.0
-    #: How many times more each next queue allows; above 1.
+    #: The factor from one threshold to the next; above 1.
     growth: float = 10.0
-    #: How many queues there are; the last one has no threshold.
+    #: The number of queues; the last has no threshold.
     queues: int = 6
 
     @override

@@ -1,6 +1,7 @@
-"""Max-min on quality: each next unit of capacity goes to the job predicted to be worst off."""
+"""Max-min on quality: each next unit goes to the job with the highest predicted loss."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -9,7 +10,7 @@ from slaq.core.allocation import Allocation, Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.sharing import first, guarantee, spread
 
-#: Units that are ordered outright, and for each job; more are first narrowed down by bisection.
+#: Up to this many units (plus this many per job) are sorted directly; more are first reduced by bisection.
 FEW = 1000
 FEW_PER_JOB = 4
 
@@ -18,12 +19,13 @@ FEW_PER_JOB = 4
 class MinQuality(Policy):
     """Minimises the highest predicted weight x normalised loss, then the next highest, and so on (§4.3).
 
-    The paper's heuristic, with its slip put right: the next unit goes to the job whose predicted loss is
-    highest, where the text has argmin. A job that can get no better leaves the competition. A weight of 2
-    asks for half the loss. Beyond the floors, more capacity never raises the highest predicted loss.
+    This is the paper's heuristic with a correction: the next unit goes to the job whose predicted loss is
+    highest, where the paper's text has argmin. A job that gains nothing from another unit gets no more. A weight
+    of 2 asks for half the loss. Beyond the guarantees, more capacity never raises the highest predicted loss.
     """
 
-    #: Every job keeps this fraction of its fair share, so that evidence about it never dries up.
+    serves_all: ClassVar[bool] = True
+    #: Every job keeps this fraction of its fair share, so that it goes on reporting losses.
     floor: float = 0.05
 
     @override
@@ -31,7 +33,7 @@ class MinQuality(Policy):
         sure = guarantee(candidates, capacity, self.floor)
         units = sure.lower
         if units.sum() < capacity:
-            # Where the gain stops rising, more units bring the job nothing.
+            # A job gains nothing from units beyond the point where its gain stops rising.
             gain = candidates.gain
             useful = candidates.grid[np.argmax(gain >= gain[:, -1:], axis=1)]
             most = np.maximum(np.minimum(useful, sure.upper), units)
@@ -41,10 +43,10 @@ class MinQuality(Policy):
 
 
 def _level(candidates: Candidates, few: Integers, many: Integers, capacity: int) -> Integers:
-    """Return the units between `few` and `many`, `capacity` in all, that serve the worst off first."""
+    """Return units between `few` and `many`, `capacity` in all, that serve the highest predicted loss first."""
     c = candidates
     loss = c.weight[:, None] * (c.loss[:, None] - c.gain)
-    # At the level `high` the jobs need the `few` units, which fit; at `low` the `many`, which do not.
+    # The jobs reach the level `high` with the `few` units, which fit, and `low` with the `many`, which do not.
     low, high = float(loss.min()), float(loss.max())
     in_doubt = max(FEW, FEW_PER_JOB * few.size)
     while (many - few).sum() > in_doubt:
@@ -60,7 +62,7 @@ def _level(candidates: Candidates, few: Integers, many: Integers, capacity: int)
 
 
 def _units_to_reach(level: float, loss: Floats, grid: Integers) -> Integers:
-    """Return the fewest units at which each job's loss is no higher than `level`; the last where none is."""
+    """Return the fewest units at which each job's loss is at most `level`; the largest grid point if none does."""
     above = np.count_nonzero(loss > level, axis=1)
     inside = (above > 0) & (above < grid.size)
     k = np.where(inside, above, 1)
@@ -73,7 +75,7 @@ def _units_to_reach(level: float, loss: Floats, grid: Integers) -> Integers:
 
 
 def _worst_first(candidates: Candidates, few: Integers, wanted: Integers, left: int) -> Integers:
-    """Return how many of its `wanted` units each job gets when the next always goes to the worst off."""
+    """Return how many of its `wanted` units each job gets if each next unit goes to the highest predicted loss."""
     c = candidates
     job = np.repeat(np.arange(few.size), wanted)
     units = few[job] + np.arange(job.size) - np.repeat(np.cumsum(wanted) - wanted, wanted)

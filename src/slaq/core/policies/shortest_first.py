@@ -1,4 +1,4 @@
-"""Shortest remaining first: the job predicted to be nearest its end takes all it can use."""
+"""Shortest remaining first: the job with the fewest predicted CPU seconds to its end gets all it can use."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from slaq.core.sharing import serve
 
 @dataclass(frozen=True, slots=True)
 class ShortestFirst(Policy):
-    """Serves jobs by the CPU seconds they are predicted to need still, fewest first.
+    """Serves jobs by their predicted remaining CPU seconds, fewest first.
 
-    Minima and the shares of jobs that do not compete come first. A long job may wait for as long as
-    shorter ones keep coming; weights do not count.
+    Minima and the shares of jobs that do not compete come first. A long job waits while shorter jobs keep
+    arriving. Weights have no effect.
     """
 
     @override

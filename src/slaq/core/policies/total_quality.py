@@ -1,6 +1,7 @@
-"""The paper's policy: each next unit of capacity goes where it is predicted to cut loss the most."""
+"""The paper's policy: each next unit goes to the job whose loss it is predicted to reduce the most."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -9,7 +10,7 @@ from slaq.core.allocation import Allocation, Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.sharing import guarantee, in_turn, spread
 
-#: Segments that are sorted outright; more are first narrowed down by a histogram.
+#: Up to this many segments are sorted directly; more are first reduced by a histogram.
 FEW = 8_000
 
 
@@ -17,12 +18,14 @@ FEW = 8_000
 class TotalQuality(Policy):
     """Maximises the sum of weight x gain over all jobs (§4.3, Algorithm 1).
 
-    Gains are concave, so handing out units one by one from a heap equals sorting all segments of all
-    jobs by their gain per unit and cutting at the capacity. Of equal gains the earlier job is served
-    first. Units that would bring nothing are shared fairly.
+    Gains are concave, so the paper's heap, which hands out units one by one, is equal to a sort of all segments
+    of all jobs by their gain per unit, cut at the capacity. For equal gains the earlier job comes first. Units
+    that no job gains from are shared fairly.
     """
 
-    #: Every job keeps this fraction of its fair share, so that evidence about it never dries up.
+    by_gain: ClassVar[bool] = True
+    serves_all: ClassVar[bool] = True
+    #: Every job keeps this fraction of its fair share, so that it goes on reporting losses.
     floor: float = 0.05
 
     @override
@@ -35,11 +38,11 @@ class TotalQuality(Policy):
 
 
 def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity: int) -> Integers:
-    """Return the units with those added, up to the capacity, that bring the most weighted gain."""
+    """Return the units plus those, up to the capacity, that add the most weighted gain."""
     left = capacity - int(units.sum())
     if left <= 0:
         return units
-    # One column per segment of the grid: the units it still holds, and what each of them brings.
+    # One column per segment of the grid: the units left in it, and the gain of each.
     grid, gain = candidates.grid, candidates.gain
     held = grid.clip(units[:, None], upper[:, None])
     width = held[:, 1:] - held[:, :-1]
@@ -50,7 +53,7 @@ def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity:
 
 
 def _steepest(slope: Floats, width: Integers, order: Integers, left: int) -> Integers:
-    """Return the units per job of the steepest segments that hold `left` units, or all that rise."""
+    """Return the units per job in the steepest segments: `left` units in all, or fewer if fewer segments rise."""
     cut = _cut(slope.ravel(), width.ravel(), left)
     units: Integers = np.einsum("ij,ij->i", width, slope > cut)
     if cut > 0:
@@ -61,9 +64,9 @@ def _steepest(slope: Floats, width: Integers, order: Integers, left: int) -> Int
 
 
 def _cut(slope: Floats, width: Integers, left: int) -> float:
-    """Return the slope of the last segment to be served, or 0 where all that rise are."""
+    """Return the slope of the last segment to be served; 0 if all rising segments are."""
     if slope.size > FEW:
-        # The leading bits of a positive float64 sort as the number does: 64 buckets per power of two.
+        # The leading bits of a positive float64 have the order of the number: 64 buckets per power of two.
         bucket = np.maximum(slope, np.finfo(np.float64).tiny).view(np.int64) >> 46
         beyond = np.bincount(bucket, weights=width)[::-1].cumsum()[::-1]
         last = int((-beyond).searchsorted(-left, side="right")) - 1

@@ -1,4 +1,4 @@
-"""The private parts of Spark that this engine stands on, in one place, tried at the start."""
+"""All private parts of Spark that this engine uses, checked at the start."""
 
 import json
 import logging
@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from slaq.core.errors import MissingExtraError, SparkApiError, SparkSessionError
+from slaq.core.errors import SparkApiError, SparkSessionError
+from slaq.core.extras import needs
 from slaq.engines.spark.losses import LOGGERS
 from slaq.engines.spark.shares import PoolShare
 
-#: What our pools' names begin with.
+#: The prefix of the names of our pools.
 PREFIX = "slaq:"
 STAGE = "org.apache.spark.status.StageDataWrapper"
 
@@ -20,10 +21,8 @@ _log = logging.getLogger(__name__)
 
 def require_pyspark() -> Any:
     """Return the pyspark module, or say which extra brings it."""
-    try:
+    with needs("spark"):
         import pyspark
-    except ImportError:
-        raise MissingExtraError("PySpark", "spark") from None
     return pyspark
 
 
@@ -61,7 +60,7 @@ class Application:
             )
 
     def _self_test(self) -> None:
-        """Try all that is private and may move from one version of Spark to the next."""
+        """Try every private part, because versions of Spark may move them."""
         probes: list[tuple[str, Callable[[], object]]] = [
             ("the task scheduler's root pool (TaskSchedulerImpl.rootPool)", self._find_pools),
             ("pools whose share can be set (Pool.minShare, Pool.weight)", self._try_pool),
@@ -123,16 +122,16 @@ class Application:
         self.root.removeSchedulable(pool)
 
     def share_of(self, pool: Any) -> PoolShare:
-        """Return how a pool stands now."""
+        """Return a pool's present share."""
         return PoolShare(int(pool.minShare()), int(pool.weight()))
 
     def set_share(self, pool: Any, share: PoolShare) -> None:
-        """Change how a pool stands; the scheduler looks at it for every task."""
+        """Change a pool's share; the scheduler reads it for every task."""
         for field, value in zip(self._fields, share, strict=True):
             field.setInt(pool, value)
 
     def foreign_pools(self) -> list[Any]:
-        """Return the pools of work that is not ours and that has something to run now."""
+        """Return the pools of other work that have something to run now."""
         pools = []
         for pool in self.root.schedulableQueue().toArray():
             if not pool.name().startswith(PREFIX) and not pool.schedulableQueue().isEmpty():
@@ -150,7 +149,7 @@ class Application:
         self.stages_from(self.next_stage())
 
     def next_stage(self) -> int:
-        """Return the id of the first stage that is not known yet; one before it is read, to see that it can be."""
+        """Return the id of the first stage that is not known yet; reads the last known one, as a check."""
         view = self._status.store().view(self._stage_class).index("stageId").reverse().max(1)
         known = json.loads(self._mapper.writeValueAsString(view))
         return int(known[0]["info"]["stageId"]) + 1 if known else 0
@@ -199,7 +198,7 @@ class Application:
         ensure_callback_server_started(self.context._gateway)
 
     def listen(self, appender: Any, telling: str) -> Callable[[], None]:
-        """Have the appender told every line that matches, besides whom it went to so far; return the way back."""
+        """Attach an appender for the lines that match, beside the present ones; return its detach function."""
         core = self.jvm.org.apache.logging.log4j.core
         chosen = core.filter.RegexFilter.createFilter(
             telling, None, False, self._verdicts["ACCEPT"], self._verdicts["DENY"]
@@ -207,7 +206,7 @@ class Application:
         configuration = self._loggers.getConfiguration()
         before = []
         for name, level in LOGGERS.items():
-            # The closest one there is: of this name, or of a package above it.
+            # The logger of this name, or of the nearest package above it.
             closest = configuration.getLoggerConfig(name)
             before.append((name, closest if closest.getName() == name else None))
             finer = self.jvm.org.apache.logging.log4j.Level.toLevel(level)
@@ -231,7 +230,7 @@ class Application:
     # Settings and the end.
 
     def set_conf(self, name: str, value: str) -> Callable[[], None]:
-        """Change a setting that Spark reads again for every stage; return the way back."""
+        """Change a setting that Spark reads for every stage; return the function that restores it."""
         conf = self._scala.conf()
         before = conf.get(name) if conf.contains(name) else None
         conf.set(name, value)
@@ -241,7 +240,7 @@ class Application:
         self._scala.cancelJobGroupAndFutureJobs("slaq self-test: nobody has this group")
 
     def cancel(self, group: str) -> None:
-        """End the Spark jobs of a group, and those it will still start."""
+        """Cancel the Spark jobs of a group, and those that it will still start."""
         self._scala.cancelJobGroupAndFutureJobs(group)
 
     def stopped(self) -> bool:

@@ -16,7 +16,7 @@ class _Cached:
 
 
 class PartitionCache:
-    """Puts data into Spark when a job first maps over it, and out again with the last job that does."""
+    """Caches data in Spark when a job first maps over it, and drops it with the last job that does."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -33,7 +33,7 @@ class PartitionCache:
             return self._cached[key].rdd
 
     def leave(self, job_id: str, data: Dataset, partitions: int) -> None:
-        """Note that a job needs the data no more."""
+        """Release the data for a job; the last job to do so drops it."""
         with self._lock:
             cached = self._cached.get(_key(data, partitions))
             if cached is None:
@@ -48,7 +48,7 @@ class PartitionCache:
 
         pieces = [(part.index, part) for part in data.cut(partitions)]
         placed = self._context.parallelize(pieces, len(pieces))
-        # Through a shuffle: the tasks of a plain collection carry its data along, every time.
+        # Through a shuffle, because tasks over a plain collection carry its data along every time.
         return placed.partitionBy(len(pieces), _itself).persist(StorageLevel.MEMORY_AND_DISK)
 
 
@@ -57,5 +57,5 @@ def _itself(index: int) -> int:
 
 
 def _key(data: Dataset, partitions: int) -> tuple[int, int, int]:
-    # Datasets are kept by the jobs that use them, so that no two of them have one identity.
+    # Jobs keep their datasets alive, so that identities are unique.
     return id(data.x), id(data.y), partitions

@@ -1,53 +1,28 @@
 """The context of a job on Spark: tasks over cached partitions, losses to the engine."""
 
-import contextlib
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from typing_extensions import override
 
 from slaq.core.errors import TaskError
-from slaq.engines.local import checkpoints
-from slaq.engines.local.tracebacks import RemoteError
-from slaq.engines.local.wire import pack, unpack
-from slaq.engines.spark.runs import Run
+from slaq.engines import checkpoints
+from slaq.engines.packing import pack, pack_error, unpack, unpack_error
+from slaq.engines.spark.cache import PartitionCache
+from slaq.engines.spark.runs import SparkRun
 from slaq.jobs.context import Cancelled, Context
-
-
-class Desk(Protocol):
-    """What the engine does for the context of a job."""
-
-    def report(self, run: Run, loss: float, metrics: dict[str, float]) -> None:
-        """Note a loss; returns once the job may go on, and raises `Cancelled` if it is to end."""
-        ...
-
-    def pass_gate(self, run: Run) -> None:
-        """Wait until the job holds units; raises `Cancelled` if it is to end."""
-        ...
-
-    def announce(self, run: Run, learning_rate: float) -> None:
-        """Note a new learning rate."""
-        ...
-
-    def partitions(self, run: Run) -> Any:
-        """Return the job's data as an RDD of (index, partition), cached."""
-        ...
-
-    def workers(self, run: Run) -> float:
-        """Return how many slots the job holds."""
-        ...
+from slaq.jobs.demands import demand_said
 
 
 class SparkJobContext(Context):
-    """What a program on Spark is given."""
+    """The context of a program on Spark."""
 
-    def __init__(self, desk: Desk, run: Run) -> None:
+    def __init__(self, run: SparkRun, cache: PartitionCache) -> None:
         self.data = run.job.data.shape(run.job.partitions)
         self.restored = None
-        self._desk = desk
         self._run = run
+        self._cache = cache
         self._checkpoint = run.directory / checkpoints.FILE
         if self._checkpoint.exists():
             kept = checkpoints.read(self._checkpoint)
@@ -58,7 +33,7 @@ class SparkJobContext(Context):
     @override
     def workers(self) -> float:
         self._look()
-        return self._desk.workers(self._run)
+        return self._run.slots
 
     @property
     @override
@@ -67,27 +42,28 @@ class SparkJobContext(Context):
 
     @override
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        self._desk.pass_gate(self._run)
-        partitions = self._desk.partitions(self._run)
+        run = self._run
+        run.pass_gate()
+        partitions = self._cache.take(run.job_id, run.job.data, run.job.partitions)
         try:
             told = partitions.mapPartitions(_Task(function, args)).collect()
         except Exception as error:
-            # A Spark job that was cancelled fails; why is known here.
+            # A cancelled Spark job fails too; then the job is to end.
             self._look()
             raise _lost(error) from error
         results: list[Any] = [None] * self.data.num_partitions
         for index, cpu_seconds, result, failure in told:
-            self._run.cpu_python += cpu_seconds
+            run.cpu_python += cpu_seconds
             if failure is not None:
-                raised, text = failure
-                raise TaskError(index, text) if raised is None else raised from RemoteError(text)
+                raised, text = unpack_error(memoryview(failure))
+                raise TaskError(index, text) if raised is None else raised
             results[index] = result
         return results
 
     @override
     def report(self, loss: float, **metrics: float) -> None:
         self._look()
-        self._desk.report(self._run, float(loss), {name: float(value) for name, value in metrics.items()})
+        self._run.report(float(loss), {name: float(value) for name, value in metrics.items()})
 
     @override
     def checkpoint(self, state: Any) -> None:
@@ -96,7 +72,19 @@ class SparkJobContext(Context):
     @override
     def announce(self, *, learning_rate: float) -> None:
         self._look()
-        self._desk.announce(self._run, float(learning_rate))
+        self._run.journal.learning_rate_changed(self._run.job_id, float(learning_rate))
+
+    @override
+    def can_use(
+        self,
+        *,
+        min_cores: float | None = None,
+        max_cores: float | None = None,
+        sizes: str | Sequence[float] | None = None,
+    ) -> None:
+        demand = demand_said(min_cores, max_cores, sizes)
+        self._look()
+        self._run.journal.demand_changed(self._run.job_id, demand)
 
     def _look(self) -> None:
         if self.stopping:
@@ -104,7 +92,7 @@ class SparkJobContext(Context):
 
 
 class _Task:
-    """Runs a function over the partition of a Spark task; what it raises is a result, and so not retried."""
+    """Runs a function over the partition of a Spark task; returns what it raises, so that Spark does not retry."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._function = function
@@ -118,13 +106,13 @@ class _Task:
             try:
                 result = self._function(partition, *self._args)
             except Exception as error:
-                failure = (_sendable(error), traceback.format_exc())
+                failure = b"".join(pack_error(error))
             told.append((index, time.process_time() - began, result, failure))
         return told
 
 
 def _lost(error: Exception) -> TaskError:
-    """Return what to say of tasks that Spark gave up: the last line of what Python said, or the first of Java's."""
+    """Return the error of tasks that Spark gave up: the last line of Python's message, or the first of Java's."""
     lines = [line for line in str(error).partition("JVM stacktrace")[0].splitlines() if line.strip()]
     raised = [line for line in lines if not line.startswith((" ", "\t")) and "Error" in line]
     reason = (raised or lines or [repr(error)])[-1 if raised else 0].strip()
@@ -134,13 +122,3 @@ def _lost(error: Exception) -> TaskError:
             "before the session is made"
         )
     return TaskError(-1, reason)
-
-
-def _sendable(error: Exception) -> Exception | None:
-    """Return the error if it arrives as it was sent."""
-    import pickle
-
-    with contextlib.suppress(Exception):
-        if isinstance(pickle.loads(pickle.dumps(error)), type(error)):
-            return error
-    return None

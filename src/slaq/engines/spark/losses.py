@@ -1,21 +1,21 @@
-"""What MLlib's own log lines say of a fit: that it began, its loss after an iteration, that it is over."""
+"""Reads MLlib's log lines: a fit began, its loss after an iteration, the fit is over."""
 
 import json
 import math
 import re
 from dataclasses import dataclass
 
-#: The loggers that tell, each with the level at which it does.
+#: The loggers to listen to, each with the level of its lines.
 LOGGERS = {
     "breeze.optimize": "INFO",
     "org.apache.spark.ml.util.Instrumentation": "INFO",
     "org.apache.spark.ml.tree.impl.GradientBoostedTrees": "DEBUG",
 }
-#: What passes from the JVM to Python; a line that says nothing here costs nothing.
+#: Only lines that match pass from the JVM to Python.
 TELLING = (
     r".*(Val and Grad Norm|Stage class: |Cost@iter|logLikelihood@iter|training finished|error of gbt = ).*"
 )
-#: Estimators that tell their loss, in the words of their instrumentation.
+#: Estimators that log their loss, by the names in their log lines.
 REPORTING = frozenset(
     {
         "AFTSurvivalRegression",
@@ -51,7 +51,7 @@ class FitOver:
 
 @dataclass(frozen=True, slots=True)
 class LossTold:
-    """The loss after an iteration, and the one before it where the line tells that too."""
+    """The loss after an iteration, and the one before it if the line has it."""
 
     loss: float
     before: float | None = None

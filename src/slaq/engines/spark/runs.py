@@ -1,17 +1,20 @@
-"""What the engine keeps of each job: what it does, where it stands, what it has used and reported."""
+"""A job on Spark: what it does, what it has used and reported, and its end."""
 
 import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slaq.core.job import JobState, Observation
 from slaq.engines.files import LOG
-from slaq.engines.spark.lanes import Lane
+from slaq.engines.goals import Goal
+from slaq.engines.journal import Journal
+from slaq.engines.spark.pools import SparkPool
+from slaq.jobs.context import Cancelled
 from slaq.jobs.data import Dataset
 
 #: Seconds, and slot seconds, without a loss after which a job counts as other work, until one comes; more seconds
@@ -31,29 +34,29 @@ class SparkJob:
     #: What its context maps over.
     data: Dataset
     partitions: int = 1
-    #: End the job, as completed, once it has reported that many iterations, or after that many seconds.
-    max_iterations: int | None = None
-    time_budget: float | None = None
-    #: The loss the owner is content with, and the share of the way to it after which the job is ended.
-    target: float | None = None
-    stop_at: float | None = None
+    #: Whether it competes by its loss.
+    trains: bool = True
+    goal: Goal = field(default_factory=Goal)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Run:
+class SparkRun:
     """A job from its start to its end; `changed` guards what several threads touch."""
 
     job_id: str
     job: SparkJob
     directory: Path
     #: Its pool; of the same name is its group of Spark jobs.
-    lane: Lane
+    pool: SparkPool
     started_at: float
+    journal: Journal
+    #: Brings `cpu_read` of all jobs up to date.
+    read_usage: Callable[[], None]
     thread: threading.Thread | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
-    #: Units granted; it waits at its next iteration while it holds none.
-    units: int = 0
-    #: Whether it is to wait at the end of its iteration although it holds some.
+    #: Slots granted; the job waits at its next iteration while it holds none.
+    slots: float = 0.0
+    #: Whether it has to wait at the end of its iteration although it holds slots.
     held: bool = False
     #: When its work began to run.
     began_at: float | None = None
@@ -61,7 +64,7 @@ class Run:
     cpu_read: float = 0.0
     slots_read: float = 0.0
     cpu_python: float = 0.0
-    #: CPU seconds of its own thread that are in there.
+    #: CPU seconds of its own thread that are counted in these.
     cpu_thread: float = 0.0
     cpu_told: float = 0.0
     # What it has reported.
@@ -75,7 +78,7 @@ class Run:
     #: Threads whose fit has begun and told no loss yet, and whether the one that runs now tells any.
     begun: set[threading.Thread] = field(default_factory=set)
     tells: bool = True
-    #: Whether it competes no longer because it told no loss; and whether its owner knows.
+    #: Whether it counts as other work because it reports no loss.
     silent: bool = False
     # Its end: asked for, in which state, why and when; and whether it has come.
     ending: JobState | None = None
@@ -89,18 +92,18 @@ class Run:
     ended: bool = False
 
     def cpu_by(self, now: float) -> float:
-        """Return the CPU seconds used up to now; since the last reading, as many to a slot second as before."""
-        since = max(self.lane.slots_by(now) - self.slots_read, 0.0)
+        """Return the CPU seconds used up to now, extrapolated from the last reading by slot seconds."""
+        since = max(self.pool.slots_by(now) - self.slots_read, 0.0)
         return self.cpu_read + self.cpu_python + since / self.stretch
 
     @property
     def stretch(self) -> float:
-        """How many seconds a task holds a slot for one second of CPU: above 1 where slots outnumber cores."""
+        """Seconds that a task holds a slot per CPU second; above 1 where slots outnumber cores."""
         cpu = self.cpu_read + self.cpu_python
         return max(self.slots_read / cpu, 1.0) if cpu > 0 and self.slots_read > 0 else 1.0
 
     def observe(self, loss: float, now: float) -> Observation | None:
-        """Take in a loss that this thread tells, and what it took; None where the job has ended."""
+        """Return a loss of this thread with its cost; None where the job has ended."""
         with self.changed:
             if self.ended:
                 return None
@@ -112,20 +115,47 @@ class Run:
                 self.cpu_python += used - self.cpu_thread
                 self.cpu_thread = used
             cpu = self.cpu_by(now)
+            # In slot seconds: that is what a job holds, and what an iteration costs where slots outnumber cores.
             observation = Observation(
                 iteration=self.iteration,
                 loss=loss,
-                cpu_seconds=max(cpu - self.cpu_told, 0.0),
+                cpu_seconds=max(cpu - self.cpu_told, 0.0) * self.stretch,
                 wall_seconds=max(now - self.reported_at, 0.0),
             )
             self.cpu_told = max(cpu, self.cpu_told)
-            self.lane.end_iteration(now)
+            self.pool.end_iteration(now)
             if self.heard_at:
                 self.interval += 0.2 * (now - self.heard_at - self.interval)
             self.reported_at = self.heard_at = now
             self.followed = threading.current_thread()
             self.tells = True
             return observation
+
+    def pass_gate(self) -> None:
+        """Wait until the job holds slots and is not held back; raises `Cancelled` if it is to end."""
+        with self.changed:
+            self.changed.wait_for(lambda: (self.slots > 0 and not self.held) or self.ending is not None)
+        if self.ending is not None:
+            raise Cancelled(self.reason)
+
+    def report(self, loss: float, metrics: Mapping[str, float]) -> None:
+        """Tell a loss that a program reports; returns once the job may go on."""
+        self.take_loss(loss, metrics)
+        # A job that is to end goes on to its next call, so that it can still checkpoint the model of this loss.
+        if self.ending is None:
+            self.pass_gate()
+
+    def take_loss(self, loss: float, metrics: Mapping[str, float] | None = None) -> None:
+        """Tell a loss, and end the job as completed if that is enough."""
+        if self.iteration < 0:
+            self.read_usage()
+        observation = self.observe(loss, time.monotonic())
+        if observation is None:
+            return
+        self.journal.observed(self.job_id, observation, metrics or {})
+        reason = self.job.goal.reached(self.iteration, self.first_loss, loss)
+        if reason and self.ending is None:
+            self.end(JobState.COMPLETED, reason)
 
     def end(self, state: JobState, reason: str) -> None:
         """Tell the job to end; a cancellation overrides a completion."""
@@ -148,9 +178,9 @@ class Run:
         return now - self.heard_at > max(LAPSE, LAPSE_ITERATIONS * self.interval)
 
     def is_silent(self, now: float) -> bool:
-        """Return whether it tells no loss, so that nothing can be forecast of it."""
+        """Return whether it reports no loss, so that there is nothing to forecast."""
         if self.began_at is None or (self.followed is not None and self.tells):
             return False
-        used = self.lane.slots_by(now) - self.lane.slots_told
+        used = self.pool.slots_by(now) - self.pool.slots_told
         patience = PATIENCE if self.begun or used < SILENCE else SILENCE
         return not self.tells or now - max(self.began_at, self.heard_at) > patience

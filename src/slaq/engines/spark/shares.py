@@ -28,14 +28,14 @@ class Shares(StrEnum):
 
 
 class PoolShare(NamedTuple):
-    """How a pool stands in Spark's fair scheduler."""
+    """The share of a pool in Spark's fair scheduler."""
 
     #: Pools that run fewer tasks than this go first, by  running / least ; the others after, by  running / weight .
     least: int
     weight: int
 
 
-#: Of a pool that gets what is left over.
+#: The share of a pool that gets what is left over.
 NOTHING = PoolShare(0, 1)
 
 
@@ -48,7 +48,7 @@ def share_of(bucket: Bucket, how: Shares) -> PoolShare:
     if bucket.cores == 0:
         return NOTHING
     lead = bucket.tokens / bucket.cores if how is Shares.TOKENS else 0.0
-    # By factors, so that of several who are behind, or ahead, all get their part.
+    # By factors, so that several pools that are behind, or ahead, all get their part.
     factor = math.exp(min(max(lead / MAKE_GOOD, -math.log(MOST)), math.log(MOST)))
     share = max(round(SCALE * bucket.cores * factor), 1)
     return PoolShare(0, share) if lead < -AHEAD else PoolShare(share, 1)
@@ -57,7 +57,7 @@ def share_of(bucket: Bucket, how: Shares) -> PoolShare:
 def to_hold(
     buckets: Mapping[str, Bucket], held: Collection[str], busy: Collection[str], idle: float = 0.0
 ) -> set[str]:
-    """Return the jobs to wait at the end of their iteration: those ahead, while one that is busy is behind.
+    """Return the jobs to hold back at the end of their iteration: those ahead, while a busy job is behind.
 
     Lending alone cannot make good what a job loses whenever others fill the slots it leaves for a moment
     between two stages. One that is held waits until it is ahead no longer, or too large a part of the slots
@@ -75,7 +75,7 @@ def to_hold(
 
 
 def settle(buckets: Iterable[Bucket]) -> None:
-    """Take out of all leads what is common to them: slots that nobody could use are owed to nobody."""
+    """Remove the mean of all leads: slots that no job could use are owed to no job."""
     granted = [bucket for bucket in buckets if bucket.cores > 0]
     cores = sum(bucket.cores for bucket in granted)
     if cores > 0:

@@ -1,4 +1,4 @@
-"""Estimators that tell no loss, run a few iterations at a time inside jobs: LDA, perceptrons by descent."""
+"""Estimators that log no loss, run a few iterations at a time inside jobs: LDA, perceptrons by descent."""
 
 import logging
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-#: Told a loss after some iterations, returns whether to go on; None where no job is to be told.
+#: Called with a loss after some iterations; returns whether to go on. None outside a job.
 Step = Callable[[float], bool]
 Stepper = Callable[[], Step | None]
 Fit = Callable[[Any, Any], Any]
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 def stepping(stepper: Stepper) -> Callable[[], None]:
-    """Have these estimators report inside jobs, and fit as ever outside; return the way back."""
+    """Make these estimators report losses inside jobs; return the function that restores them."""
     from pyspark.ml.classification import MultilayerPerceptronClassifier
     from pyspark.ml.clustering import LDA
 
     changed = [(LDA, _fit_lda), (MultilayerPerceptronClassifier, _fit_perceptron)]
     for kind, fit in changed:
-        # The class itself has none: its parent's fits.
+        # The class inherits `_fit`.
         kind._fit = _instead_of(kind._fit, fit, stepper)
 
     def put_back() -> None:
@@ -65,7 +65,7 @@ def _fit_perceptron(plain: Fit, estimator: Any, dataset: Any, step: Step) -> Any
         told = losses[1:] if history else losses
         history += told
         left -= count
-        # Every loss is told, also those after one that was enough.
+        # Report every loss, also those after the one that was enough.
         answers = [step(loss) for loss in told]
         if not all(answers) or len(losses) - 1 < count:
             break

@@ -1,4 +1,4 @@
-"""What each pool's tasks have used, read from Spark's status store a little at a time."""
+"""CPU seconds of each pool's tasks, read from Spark's status store incrementally."""
 
 from typing import Protocol
 
@@ -23,7 +23,7 @@ class Stages(Protocol):
 
 
 class Usage:
-    """Executor CPU seconds by pool, in all so far; each stage is read until it is over, and then never again."""
+    """Total executor CPU seconds by pool; each stage is read until it is over."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
@@ -33,9 +33,9 @@ class Usage:
         self.cpu_seconds: dict[str, float] = {}
 
     def read(self) -> None:
-        """Take in what was used since the last time."""
+        """Read what was used since the last call."""
         fresh = self._stages.stages_from(self._next)
-        # What is not named again was forgotten by Spark, or is an attempt that another has taken the place of.
+        # Stages that are missing now were dropped by Spark, or replaced by another attempt.
         before, self._open = self._open, {}
         for stage in [*self._stages.stages(sorted({stage_id for stage_id, _ in before})), *fresh]:
             self._account(stage, before)

@@ -1,0 +1,1 @@
+"""The jobs of `slaq demo`, and how it trains them under one policy after another."""

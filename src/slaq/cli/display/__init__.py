@@ -1,0 +1,1 @@
+"""The output of verbs: tables, progress bars, live views and formatted times."""

@@ -1,0 +1,121 @@
+"""The columns of a table of jobs, shared by `slaq ls` and `slaq top`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slaq.cli.display.spans import ago, ahead, span
+from slaq.core.job import JobState
+
+#: A job as the API returns it.
+Shown = Mapping[str, Any]
+
+STYLES = {
+    "queued": "dim",
+    "running": "",
+    "paused": "cyan",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+}
+ENDED = tuple(str(state) for state in JobState if state.ended)
+ACTIVE = tuple(str(state) for state in JobState if not state.ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table of jobs."""
+
+    name: str
+    text: Callable[[Shown, float], str]
+    #: The sort key; small values come first.
+    key: Callable[[Shown], Any]
+    numeric: bool = True
+
+
+def number(value: float | None) -> str:
+    """Return a number with four digits; a dash for None."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "–" if value is None else f"{100 * value:.0f}%"
+
+
+def _loss(job: Shown, now: float) -> str:
+    return "diverged" if job["diverged"] else number(job["loss"])
+
+
+def _done(job: Shown, now: float) -> str:
+    return share(job["reduction"]) if job["trains"] and job["iteration"] > 0 else "–"
+
+
+def _cores(job: Shown, now: float) -> str:
+    return f"{job['cores']:.2f}" if job["state"] in ACTIVE else "–"
+
+
+def _expected(job: Shown, now: float) -> str:
+    return "–" if job["state"] in (*ENDED, "paused") else ahead(job["prospect"]["at_90"], now)
+
+
+def _chance(job: Shown, now: float) -> str:
+    prospect = job["prospect"]
+    if job["deadline"] is None or job["state"] in ENDED:
+        return "–"
+    return "hopeless" if prospect["hopeless"] else share(prospect["chance"])
+
+
+def _age(job: Shown, now: float) -> str:
+    return ago(job["ended_at"] or job["submitted_at"], now)
+
+
+def _waiting(job: Shown, now: float) -> str:
+    """Return why a queued job is not started yet."""
+    return job["reason"] if job["state"] == "queued" else ""
+
+
+def _waiting_first(job: Shown) -> tuple[bool, str]:
+    return not _waiting(job, 0.0), job["reason"]
+
+
+def _last(value: float | None, *, when_missing: float) -> float:
+    return when_missing if value is None else value
+
+
+#: All columns in the order in which they are shown.
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column(name="job", text=lambda job, now: job["id"], key=lambda job: job["id"], numeric=False),
+        Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
+        Column(name="state", text=lambda job, now: job["state"], key=lambda job: job["state"], numeric=False),
+        Column(name="weight", text=lambda job, now: f"{job['weight']:g}", key=lambda job: -job["weight"]),
+        Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
+        Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",
+               key=lambda job: -job["iteration"]),
+        Column(name="loss", text=_loss, key=lambda job: _last(job["loss"], when_missing=float("inf"))),
+        Column(name="done", text=_done, key=lambda job: -job["reduction"]),
+        Column(name="90% in", text=_expected,
+               key=lambda job: _last(job["prospect"]["at_90"], when_missing=float("inf"))),
+        Column(name="chance", text=_chance,
+               key=lambda job: _last(job["prospect"]["chance"], when_missing=2.0)),
+        Column(name="CPU", text=lambda job, now: span(job["cpu_seconds"]), key=lambda job: -job["cpu_seconds"]),
+        Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
+        Column(name="reason", text=_waiting, key=_waiting_first, numeric=False),
+    )
+}  # fmt: skip
+
+
+def suited(jobs: Sequence[Shown]) -> list[Column]:
+    """Return the columns that differ between these jobs or from their defaults."""
+    left_out = set()
+    if len({job["owner"] for job in jobs}) < 2:
+        left_out.add("user")
+    if all(job["weight"] == 1.0 for job in jobs):
+        left_out.add("weight")
+    if all(job["deadline"] is None for job in jobs):
+        left_out.add("chance")
+    if not any(_waiting(job, 0.0) for job in jobs):
+        left_out.add("reason")
+    return [column for name, column in COLUMNS.items() if name not in left_out]

@@ -1,0 +1,1 @@
+"""What users type and the files they name, read and checked for the verbs."""

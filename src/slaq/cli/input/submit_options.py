@@ -1,0 +1,37 @@
+"""The options of `slaq submit`: those of a job, what says what the job runs, and where the service is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from slaq.cli.input.connection_options import TOKEN, URL
+from slaq.cli.input.option_types import click_option
+from slaq.jobs.options import SERVICE
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    *map(click_option, SERVICE.options.values()),
+    click.option(
+        "--external", is_flag=True, help="The job runs elsewhere and reports its losses; start nothing."
+    ),
+    click.option("--data", metavar="FILE", help="The data of a program."),
+    click.option("--target", metavar="COLUMN", help="The column of --data that holds the targets."),
+    click.option(
+        "--param",
+        "-p",
+        "parameters",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A parameter of a program; repeatable.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the jobs as a JSON list, and no ids."),
+    URL,
+    TOKEN,
+)
+
+
+def submit_options(function: Any) -> Any:
+    """Give a verb all of them, in this order."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function

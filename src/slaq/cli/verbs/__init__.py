@@ -1,0 +1,1 @@
+"""The verbs of `slaq`: one module each, exporting `command`."""

@@ -1,0 +1,38 @@
+"""The verbs that act on each of several jobs: pause, resume, cancel."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from slaq.cli.input.connection_options import JOBS, JSON, print_json, reaches
+from slaq.core.errors import SlaqError
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+
+
+def acting(verb: str, text: str) -> click.Command:
+    """Return the command that requests `verb` of the service for one job after another."""
+
+    @click.command(verb, help=text)
+    @JOBS
+    @JSON
+    @click.pass_context
+    @reaches
+    def command(ctx: click.Context, client: "Client", jobs: tuple[str, ...], as_json: bool) -> None:
+        views, failed = [], False
+        for job in jobs:
+            try:
+                views.append(getattr(client, verb)(job))
+            except SlaqError as error:
+                if len(jobs) == 1:
+                    raise
+                # Report the error and go on with the other jobs.
+                click.echo(f"slaq: {error}", err=True)
+                failed = True
+        if as_json:
+            print_json(views)
+        if failed:
+            ctx.exit(1)
+
+    return command

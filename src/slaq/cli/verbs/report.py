@@ -1,0 +1,98 @@
+"""`slaq report`: writes an HTML page about the jobs of the service."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slaq.cli.display.outputs import page_path
+from slaq.cli.display.spans import SPAN, span
+from slaq.cli.input.connection_options import JSON, print_json, reaches
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+
+DAY = 86400.0
+
+
+@click.command("report")
+@click.argument("file", required=False, type=click.Path(path_type=Path), callback=page_path)
+@click.option(
+    "--since",
+    type=SPAN,
+    default=DAY,
+    metavar="DURATION",
+    help="Only jobs submitted within this time.  [default: 1d]",
+)
+@click.option("--user", metavar="NAME", help="Only jobs of this user.")
+@click.option("--tag", help="Only jobs with this tag.")
+@JSON
+@reaches
+def command(
+    client: "Client", file: Path | None, since: float, user: str | None, tag: str | None, as_json: bool
+) -> None:
+    """Write a page about the jobs of the service into FILE, one self-contained HTML file.
+
+    The page shows the mean loss over time, the time to reach each share of the reduction, the cores of each
+    job, and one job in detail with its forecasts. It covers the jobs that you may see, and the decisions that
+    are still in the store.
+
+    \b
+    slaq report today.html
+    slaq report --since 1h --tag sweep --json
+    """  # fmt: skip
+    if file is None and not as_json:
+        raise click.UsageError("name the FILE to write, or give --json")
+    from slaq.bootstrap import Run
+    from slaq.cli.display.comparison import Comparison
+    from slaq.cli.display.service_history import fetch
+    from slaq.cli.display.terminal import progress
+    from slaq.core.outcome import JobCurve, measure
+
+    begin = time.time() - since
+    views = [view for view in client.list_jobs(owner=user, tag=tag) if view["submitted_at"] >= begin]
+    if not views:
+        raise click.ClickException(
+            f"no job was submitted within the last {span(since)}; give a longer --since"
+        )
+    cluster = client.cluster()
+    with progress(stages=1) as stage:
+        history = fetch(client, views, stage("fetching"))
+    curves = [JobCurve.of(spec, history.events(spec.id)) for spec in history.jobs()]
+    outcome = measure(cluster["policy"], curves, history.decisions(), cluster["epoch_seconds"])
+    if as_json:
+        print_json({"policy": cluster["policy"], "jobs": [view["id"] for view in views], **outcome.as_json()})
+    if file is not None:
+        page = Comparison(runs={cluster["policy"]: Run(outcome=outcome, history=history)})
+        page.write_report(
+            file,
+            title=_title(views),
+            facts=_facts(client, cluster, views),
+            command=_command(file, since, user, tag),
+        )
+
+
+def _command(file: Path, since: float, user: str | None, tag: str | None) -> str:
+    """Return the command that makes the same page again."""
+    words = ["slaq", "report", str(file), "--since", f"{since:g}"]
+    words += [] if user is None else ["--user", user]
+    words += [] if tag is None else ["--tag", tag]
+    return shlex.join(words)
+
+
+def _title(views: list[dict[str, Any]]) -> str:
+    return f"{len(views)} {'job' if len(views) == 1 else 'jobs'} of the service"
+
+
+def _facts(client: "Client", cluster: dict[str, Any], views: list[dict[str, Any]]) -> dict[str, str]:
+    states = [view["state"] for view in views]
+    owners = sorted({view["owner"] for view in views})
+    return {
+        "service": client.address,
+        "jobs": ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))),
+        "users": ", ".join(owners),
+        "capacity": f"{cluster['capacity']:g} cores",
+        "epoch": f"{cluster['epoch_seconds']:g} s",
+    }

@@ -1,0 +1,120 @@
+"""`slaq show`: shows everything about one job."""
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slaq.cli.display.spans import span
+from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
+from slaq.core.errors import SlaqError
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+
+#: The number of losses that the curve is drawn from, and its width in characters.
+LOSSES, WIDTH = 5000, 60
+
+
+@click.command("show")
+@JOB
+@JSON
+@reaches
+def command(client: "Client", job: str, as_json: bool) -> None:
+    """Show everything about JOB: its state, its submission, its forecast and its loss curve."""
+    view = client.show_job(job)
+    try:
+        submission = client.submission(job)
+    except SlaqError:
+        # Commands of other users are private, even if everyone may see the state of all jobs.
+        submission = None
+    if as_json:
+        print_json({**view, "submission": submission})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from slaq.cli.display.live import sparkline
+    from slaq.cli.display.terminal import show
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, text in _facts(view, submission or {}, time.time()):
+        table.add_row(name, Text(text))
+    losses = [one["loss"] for one in client.observations(job, limit=LOSSES)]
+    if losses:
+        table.add_row("losses", sparkline([float("nan") if loss is None else loss for loss in losses], WIDTH))
+    show(table)
+
+
+def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    """Yield the facts as pairs of a name and a text."""
+    from slaq.cli.display.job_columns import ENDED, number, share
+
+    active = view["state"] not in ENDED
+    yield "job", view["id"]
+    yield "user", view["owner"]
+    yield "state", view["state"] + (f" ({view['reason']})" if view["reason"] else "")
+    yield view["work"], shlex.join(submission["command"]) if submission.get("command") else view["summary"]
+    if submission.get("cwd"):
+        yield "in", submission["cwd"]
+    yield "submitted", _moment(view["submitted_at"], now)
+    if view["started_at"] is not None:
+        yield (
+            "started",
+            _moment(view["started_at"], now)
+            + (f", {view['attempts']} times" if view["attempts"] > 1 else ""),
+        )
+    if view["ended_at"] is not None:
+        yield "ended", _moment(view["ended_at"], now)
+    if active:
+        yield "holds", f"{view['cores']:.2f} cores"
+    most = "" if view["max_cores"] is None else f", at most {view['max_cores']:g} cores"
+    least = f", at least {view['min_cores']:g} cores" if view["min_cores"] else ""
+    yield "weight", f"{view['weight']:g}{least}{most}"
+    yield "CPU", span(view["cpu_seconds"])
+    if view["iteration"] >= 0:
+        last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
+        others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"
+        yield "loss", f"{last} after {view['iteration']} iterations; {others}"
+        yield "done", f"{share(view['reduction'])} of its reduction"
+    yield from _prospects(view, now) if active and view["trains"] else ()
+    if view["tags"]:
+        yield "tags", ", ".join(view["tags"])
+    yield "files", view["directory"]
+
+
+def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    from slaq.cli.display.job_columns import number, share
+
+    prospect = view["prospect"]
+    yield "expected", f"90% {_when(prospect['at_90'], now)}, 95% {_when(prospect['at_95'], now)}"
+    whole = (
+        "its reduction" if view["target_loss"] is None else f"the way to loss {number(view['target_loss'])}"
+    )
+    if view["deadline"] is not None:
+        wanted = 1.0 if view["target_loss"] is not None else view["stop_at"] or 0.95
+        left = view["deadline"] - now
+        when = f"in {span(left)}" if left > 0 else f"{span(-left)} ago"
+        odds = "hopeless" if prospect["hopeless"] else f"probability {share(prospect['chance'])}"
+        yield "deadline", f"{share(wanted)} of {whole} by {_clock(view['deadline'])} ({when}): {odds}"
+    if view["stop_at"] is not None:
+        yield "stops at", f"{share(view['stop_at'])} of {whole}"
+
+
+def _when(moment: float | None, now: float) -> str:
+    if moment is None:
+        return "unknown"
+    return "done" if moment <= now else f"in {span(moment - now)}"
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"
+
+
+def _moment(moment: float, now: float) -> str:
+    return f"{_clock(moment)} ({span(now - moment)} ago)"

@@ -1,0 +1,156 @@
+"""`slaq submit`: hands jobs to the service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from typing_extensions import override
+
+from slaq.cli.input.connection_options import client_for, print_json
+from slaq.cli.input.submit_options import submit_options
+from slaq.core.errors import JobOptionError, UnknownNameError
+from slaq.jobs.options import SERVICE
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+    from slaq.jobs.options import ServiceOptions
+    from slaq.service.records import Submission
+
+
+class _Submit(click.Command):
+    """Remembers whether the words came after `--`: then they are a command, whatever they look like."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        dashes = args.index("--") if "--" in args else None
+        rest = super().parse_args(ctx, list(args))
+        words = ctx.params.get("work", ())
+        ctx.meta["slaq.dashes"] = dashes is not None and tuple(args[dashes + 1 :]) == tuple(words)
+        return rest
+
+
+@click.command("submit", cls=_Submit)
+@click.argument("work", nargs=-1, metavar="WORK...")
+@submit_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    work: tuple[str, ...],
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Submit WORK to the service, and print the ids of its jobs, one a line.
+
+    WORK is a command after --, a training program as file.py:function, or a jobs file that ends in .toml, of
+    which all jobs are submitted. The file is checked as a whole first: with a mistake in it, nothing is
+    submitted. Options hold for each job of a file that does not say otherwise itself.
+
+    \b
+    slaq submit --name net --stop-at 0.95 -- python train.py --lr 0.1
+    slaq submit --deadline 10m --loss-pattern 'loss (\\S+)' -- ./train.sh
+    slaq submit train.py:train --data data.npz -p rate=0.1
+    slaq submit jobs.toml --tags sweep
+    slaq submit --external --name elsewhere
+    """
+    typed = _Typed(words=work, after_dashes=ctx.meta["slaq.dashes"], options=options)
+    typed.check()
+    with client_for(url, token_file) as client:
+        try:
+            submissions = typed.submissions(local=client.local)
+        except JobOptionError as error:
+            raise click.UsageError(str(error)) from None
+        _send(client, submissions, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Typed:
+    """What stood on the command line."""
+
+    words: tuple[str, ...]
+    after_dashes: bool
+    options: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """What the words are."""
+        from slaq.cli.input.submissions import is_jobs_file, is_program
+
+        if self.options["external"]:
+            return "external"
+        if not self.after_dashes and is_jobs_file(self.words):
+            return "file"
+        return "program" if not self.after_dashes and is_program(self.words) else "command"
+
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        kind = self.kind
+        if not self.words and kind != "external":
+            raise click.UsageError(
+                "there is no WORK; give a command after --, file.py:function, or jobs.toml"
+            )
+        if self.words and kind == "external":
+            raise click.UsageError("an --external job runs elsewhere; remove the command")
+        if kind == "file" and self.options["name"] is not None:
+            raise click.UsageError("the jobs of a file have names of their own; remove --name")
+        self._check_options()
+        given = [flag for flag in ("data", "target", "parameters") if self.options[flag]]
+        if given and kind != "program":
+            raise click.UsageError(
+                f"--{given[0].removesuffix('eters')} is for a program, as in: slaq submit train.py:train"
+            )
+
+    def _check_options(self) -> None:
+        """Refuse options that jobs of another kind take."""
+        from slaq.service.records import OPTION_SETS
+
+        given = [name for name in SERVICE.options if self.options[name] not in (None, ())]
+        try:
+            OPTION_SETS.get(self.kind, SERVICE).check_names(given)
+        except UnknownNameError as error:
+            raise click.UsageError(str(error)) from None
+
+    def submissions(self, *, local: bool) -> "list[Submission]":
+        """Return what is to be sent, each checked; `local` says whether the service is on this machine."""
+        from slaq.cli.input import submissions
+        from slaq.service.records import Submission
+
+        options = submissions.given_options(self.options)
+        if local and self.kind != "external":
+            # Where the service is elsewhere, the paths of this machine mean nothing to it.
+            options = submissions.as_here(options)
+        if self.kind == "external":
+            sent = [Submission(external=True, options=cast("ServiceOptions", options))]
+        elif self.kind == "command":
+            sent = [submissions.command_submission(self.words, options, local=local)]
+        elif self.kind == "program":
+            table = submissions.program_table(
+                self.options["data"], self.options["target"], self.options["parameters"]
+            )
+            sent = [submissions.program_submission(self.words[0], table, options, local=local)]
+        else:
+            file = Path(self.words[0])
+            for told in submissions.left_out(file):
+                click.echo(f"slaq: {told}", err=True)
+            sent = submissions.file_submissions(file, options, local=local)
+        return [submission.checked() for submission in sent]
+
+
+def _send(client: "Client", submissions: "list[Submission]", *, as_json: bool) -> None:
+    """Submit one after another; what was submitted before a failure is told all the same."""
+    ids: list[str] = []
+    # Jobs of a file wait for others of it by name, and get their ids here.
+    named: dict[str | None, str] = {}
+    try:
+        for submission in submissions:
+            ids.append(client.send(submission.waiting_for(named)).id)
+            named[submission.options.get("name")] = ids[-1]
+            if not as_json:
+                click.echo(ids[-1])
+    finally:
+        if as_json:
+            print_json([client.show_job(job_id) for job_id in ids])

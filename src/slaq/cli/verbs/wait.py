@@ -1,0 +1,94 @@
+"""`slaq wait`: waits for jobs to end, or to reach a share of their reduction."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slaq.cli.display.spans import SPAN
+from slaq.cli.input.connection_options import JOBS, JSON, LONG_PATIENCE, print_json, reaching
+from slaq.cli.input.finite import finite
+
+if TYPE_CHECKING:
+    from slaq.client import Client
+
+#: Exit statuses: a job failed or was cancelled; the timeout passed.
+ENDED_SHORT, TIMED_OUT = 4, 5
+#: Seconds between two polls.
+PAUSE = 0.5
+
+
+@click.command("wait")
+@JOBS
+@click.option(
+    "--reduction",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    callback=finite,
+    metavar="SHARE",
+    help="Wait until this share of the job's reduction is reached, such as 0.9, instead of its end.",
+)
+@click.option("--timeout", type=SPAN, help="Stop waiting after this time, such as 10m.")
+@click.option("--any", "any_one", is_flag=True, help="Wait for any one of the jobs instead of all.")
+@JSON
+@click.pass_context
+@reaching(LONG_PATIENCE)
+def command(
+    ctx: click.Context,
+    client: "Client",
+    jobs: tuple[str, ...],
+    reduction: float | None,
+    timeout: float | None,
+    any_one: bool,
+    as_json: bool,
+) -> None:
+    """Wait for each JOB to end, or to reach a share of its reduction.
+
+    The exit status is 0 if each job has reached the share or completed, 4 if a job failed or was cancelled
+    before, 5 if the timeout passed. Waiting continues over a restart of the service.
+
+    \b
+    slaq wait net && echo trained
+    slaq wait net --reduction 0.9 --timeout 1h
+    """
+    give_up = None if timeout is None else time.monotonic() + timeout
+    while True:
+        views = [client.show_job(job) for job in jobs]
+        outcomes = [_outcome(view, reduction) for view in views]
+        come = any if any_one else all
+        if come(outcome == "reached" for outcome in outcomes):
+            status = 0
+        elif any(outcome == "short" for outcome in outcomes) and not (any_one and "waiting" in outcomes):
+            status = ENDED_SHORT
+        elif give_up is not None and time.monotonic() >= give_up:
+            status = TIMED_OUT
+        else:
+            time.sleep(PAUSE if give_up is None else min(PAUSE, max(0.0, give_up - time.monotonic())))
+            continue
+        break
+    if as_json:
+        print_json(views)
+    for view, outcome in zip(views, outcomes, strict=True):
+        if status and outcome != "reached":
+            click.echo(f"slaq: {_told(view, reduction)}", err=True)
+    ctx.exit(status)
+
+
+def _outcome(view: dict[str, Any], reduction: float | None) -> str:
+    """Return "reached", "short" (the job ended without reaching it) or "waiting"."""
+    from slaq.cli.display.job_columns import ENDED
+
+    if reduction is not None and view["iteration"] >= 0 and view["reduction"] >= reduction:
+        return "reached"
+    if view["state"] not in ENDED:
+        return "waiting"
+    # A completed job will not improve any further.
+    return "reached" if view["state"] == "completed" else "short"
+
+
+def _told(view: dict[str, Any], reduction: float | None) -> str:
+    from slaq.cli.display.job_columns import ENDED, share
+
+    why = f": {view['reason'].strip().splitlines()[-1]}" if view["reason"].strip() else ""
+    done = f", {share(view['reduction'])} of its reduction reached" if reduction is not None else ""
+    still = "" if view["state"] in ENDED else "still "
+    return f"job {view['id']!r} is {still}{view['state']}{done}{why}"

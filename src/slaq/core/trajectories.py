@@ -1,0 +1,174 @@
+"""The possible future courses of a job's loss, all equally likely, and when each of them reaches a target.
+
+A forecast is a mean with an 80% interval at every horizon. It is turned into courses: one for each of COURSES
+quantiles of a normal distribution, scaled on either side of the mean to match the interval. A course keeps its
+quantile at all horizons: a job that does better than forecast goes on doing so. The times at which the courses
+reach the target are the distribution of the time to the target.
+"""
+
+from statistics import NormalDist
+
+import numpy as np
+
+from slaq.core.arrays import Booleans, Floats, Integers
+from slaq.core.forecaster import Outlook
+from slaq.core.gain import KNOTS, gains
+from slaq.core.roster import STOP_AT, Roster
+
+#: The number of courses.
+COURSES = 16
+#: A target with a lower probability is out of reach: it lies below the 80% interval.
+HOPELESS = 0.1
+#: The end of a loss curve is its forecast at a horizon of this many times the losses so far, limited to the
+#: largest horizon of forecasts.
+FORESIGHT = 15.0
+#: Assumed for a job with fewer than two losses: after h iterations it has reached 1 - (1 + h) ** -START_POWER of
+#: its whole reduction, with this standard deviation of log h.
+START_POWER = 0.7
+START_SPREAD = 1.5
+
+#: Whether a share of the whole reduction is reached depends on the end of the curve as forecast at that time. On
+#: courses that fall less than forecast, that end is higher than the present forecast by this many times the
+#: difference; on the others it is the same. `benchmarks/prospect_calibration.py` compares probabilities with
+#: outcomes.
+SHALLOWER = 0.5
+
+#: The courses as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
+_QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / COURSES) for i in range(COURSES)])
+_QUANTILES_80: Floats = _QUANTILES / NormalDist().inv_cdf(0.9)
+# A target counts as reached within this share of the distance to it.
+_TOLERANCE = 1e-9
+
+
+def ends(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+    """Return the forecast end of each job's loss curve, or the best loss so far if that is lower."""
+    reach = FORESIGHT * roster.observed[rows] / np.maximum(roster.stride[rows], 1)
+    fall = gains(outlook.fall[:, 1:], reach[:, None])[:, 0]
+    return np.minimum(outlook.level - fall, roster.best[rows])
+
+
+def reductions(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+    """Return the share of its forecast whole reduction that each job has reached.
+
+    The whole reduction is from the first loss to the target loss, else to the forecast end. The share is 0 for
+    jobs with fewer than two losses, and for jobs whose loss has not fallen yet.
+    """
+    whole = _whole(roster, rows, outlook)
+    known = _foreseen(roster, rows) & (whole > 0)
+    fallen = roster.first[rows] - roster.best[rows]
+    made = np.divide(fallen, whole, out=np.zeros(len(rows)), where=known).clip(0.0, 1.0)
+    return np.where(_at_target_loss(roster, rows), 1.0, made)
+
+
+def strides_to_shares(roster: Roster, rows: Integers, outlook: Outlook, shares: tuple[float, ...]) -> Floats:
+    """Return the strides expected until each share of the whole reduction is reached: (jobs, shares).
+
+    0 if it is reached, infinite if the forecast does not reach it, NaN for jobs with fewer than two losses or
+    without a reduction.
+    """
+    whole = _whole(roster, rows, outlook)
+    goal = roster.first[rows, None] - np.array(shares) * whole[:, None]
+    path = np.minimum.accumulate(outlook.mean, axis=1)
+    strides = _crossings(path[:, None, :], goal, whole[:, None])
+    strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
+    strides[reductions(roster, rows, outlook)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
+    return strides
+
+
+def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+    """Return the strides until each job's target is reached, ascending over its courses: (jobs, COURSES).
+
+    The target is the target loss, else the share `stop_at` of the whole reduction. 0 if the target is reached;
+    infinite on courses that never reach it, and for jobs that diverged; NaN for jobs without a target.
+    """
+    first, target, stop_at = roster.first[rows], roster.target[rows], roster.stop_at[rows]
+    apart = _QUANTILES_80[:, None]
+    half = np.where(apart > 0, outlook.below[:, None, :], outlook.above[:, None, :])
+    paths = np.minimum.accumulate(outlook.mean[:, None, :] - apart * half, axis=2)
+    # A course that ends above the best loss so far has already reached its whole reduction.
+    higher = np.maximum(paths[:, :, -1] - outlook.mean[:, None, -1], 0.0)
+    end = np.minimum(ends(roster, rows, outlook)[:, None] + SHALLOWER * higher, roster.best[rows, None])
+    to_share = first[:, None] - stop_at[:, None] * (first[:, None] - end)
+    goal = np.where(np.isnan(target)[:, None], to_share, target[:, None])
+    strides = _crossings(paths, goal, first[:, None] - goal)
+    strides[roster.best[rows, None] <= goal] = 0.0
+    strides.sort(axis=1)
+
+    fresh = ~_foreseen(roster, rows)
+    strides[fresh] = _start(stop_at[fresh])
+    strides[roster.diverged[rows]] = np.inf
+    share = np.where(np.isnan(target), stop_at, 1.0)
+    strides[reductions(roster, rows, outlook) >= share - _TOLERANCE] = 0.0
+    strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
+    return strides
+
+
+def chances(strides: Floats, available: Floats) -> Floats:
+    """Return the probability that the available strides suffice: shape (jobs, points).
+
+    `strides` has shape (jobs, COURSES), `available` has shape (jobs, points). The probability is linear between
+    two courses, and approaches the share of the courses that reach the target. It never falls with more strides.
+    NaN for jobs without a target.
+    """
+    count = np.count_nonzero(strides[:, :, None] <= available[:, None, :], axis=1)
+    padded = np.concatenate(
+        (np.zeros((len(strides), 1)), strides, np.full((len(strides), 1), np.inf)), axis=1
+    )
+    before = np.take_along_axis(padded, count, axis=1)
+    after = np.take_along_axis(padded, count + 1, axis=1)
+    between = np.isfinite(after) & (after > before)
+    part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
+    # The first course is at the middle of its quantile range, so the step to it is half a step.
+    step = np.where(count == 0, 0.5, 1.0)
+    inside = np.maximum(count - 0.5, 0.0) + step * part
+    late = np.divide(before, available, out=np.zeros_like(available), where=available > 0)
+    beyond = count - 0.5 * np.where(count > 0, late, 0.0)
+    chance: Floats = np.where(between, inside, beyond) / COURSES
+    chance[(strides[:, 0] == 0.0) & (strides[:, -1] == 0.0)] = 1.0
+    chance[np.isnan(strides[:, 0])] = np.nan
+    return chance
+
+
+def strides_for(strides: Floats, chance: float) -> Floats:
+    """Return the strides that suffice with at least this probability; infinite if none do."""
+    place = min(int(np.ceil(chance * COURSES + 0.5)), COURSES) - 1
+    return np.asarray(strides[:, place])
+
+
+def _foreseen(roster: Roster, rows: Integers) -> Booleans:
+    return np.asarray(roster.competes[rows] & (roster.observed[rows] >= 2))
+
+
+def _whole(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+    """Return each job's whole reduction, in its own loss; 0 or less if there is none."""
+    target = roster.target[rows]
+    end = np.where(np.isnan(target), ends(roster, rows, outlook), target)
+    return np.asarray(roster.first[rows] - end)
+
+
+def _at_target_loss(roster: Roster, rows: Integers) -> Booleans:
+    return np.asarray((roster.observed[rows] > 0) & (roster.best[rows] <= roster.target[rows]))
+
+
+def _start(stop_at: Floats) -> Floats:
+    """Return the strides to the share `stop_at` for jobs with fewer than two losses: (jobs, COURSES)."""
+    share = np.where(np.isnan(stop_at), STOP_AT, stop_at).clip(0.0, 1.0 - _TOLERANCE)
+    usual = (1.0 - share) ** (-1.0 / START_POWER) - 1.0
+    return np.asarray(usual[:, None] * np.exp(START_SPREAD * _QUANTILES))
+
+
+def _crossings(paths: Floats, goal: Floats, extent: Floats) -> Floats:
+    """Return the strides at which non-rising paths, (jobs, courses, knots), reach their goals.
+
+    There is one path and several goals, or one goal per path.
+    """
+    near = goal + _TOLERANCE * np.abs(extent)
+    above = np.count_nonzero(paths > near[:, :, None], axis=2)
+    last = len(KNOTS) - 1
+    k = above.clip(1, last)
+    paths = np.broadcast_to(paths, (*goal.shape, last + 1))
+    high = np.take_along_axis(paths, k[:, :, None] - 1, axis=2)[:, :, 0]
+    low = np.take_along_axis(paths, k[:, :, None], axis=2)[:, :, 0]
+    part = np.divide(high - goal, high - low, out=np.ones_like(high), where=high > low).clip(0.0, 1.0)
+    strides = KNOTS[k - 1] + part * (KNOTS[k] - KNOTS[k - 1])
+    return np.where(above == 0, 0.0, np.where(above > last, np.inf, strides))

@@ -1,0 +1,1 @@
+"""What runs jobs on one machine: one runner for each kind of job."""

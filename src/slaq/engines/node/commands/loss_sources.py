@@ -1,0 +1,280 @@
+"""Where the losses of a command come from: its reports, its output, or a file it writes."""
+
+import csv
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from typing_extensions import override
+
+from slaq.core.errors import LossSourceError
+from slaq.engines.node.commands.tail import Tail
+from slaq.engines.node.reports import LONGEST_LINE, Item, Reading, json_object, number, parse_report
+from slaq.jobs.loss_pattern import checked_pattern
+
+#: Bytes of an output line that are searched for a loss, and of a line of a file.
+LONGEST_OUTPUT_LINE, LONGEST_FILE_LINE = 4096, 65536
+#: CPU seconds that the search of one line may take, and how many lines may take longer before we give up.
+SEARCH_SECONDS, SLOW_LINES = 0.05, 3
+_LARGEST_ITERATION = 2**53
+_DELIMITERS = (",", "\t", ";")
+
+
+class LossSource(Protocol):
+    """Yields the losses of one command as they appear; skips lines that make no sense.
+
+    Never waits, and takes a bounded time whatever the command writes. Raises LossSourceError once it is
+    certain that no loss will ever come.
+    """
+
+    def poll(self, *, final: bool = False) -> Sequence[Item]:
+        """Return what has appeared since the last call; `final` when the command writes no more."""
+        ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+
+class Reported(LossSource):
+    """What the command says through `slaq.report`, `slaq.announce` and `slaq.can_use`.
+
+    When several processes of a command report, as the ranks of a distributed training may, the first one is
+    listened to; another takes its place once that one has ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._tail = Tail(path, longest=LONGEST_LINE)
+        self._reporter: int | None = None
+
+    @override
+    def poll(self, *, final: bool = False) -> Sequence[Item]:
+        found = (self._parse(line) for line in self._tail.read())
+        return [item for item in found if item is not None]
+
+    @override
+    def close(self) -> None:
+        self._tail.close()
+
+    def _parse(self, line: bytes) -> Item | None:
+        said = parse_report(line)
+        if said is None:
+            return None
+        if said.pid != self._reporter:
+            if self._reporter is not None and _alive(self._reporter):
+                return None
+            self._reporter = said.pid
+        return said.item
+
+
+class LossPattern(LossSource):
+    """A regular expression searched for in each line of the output.
+
+    A search that runs away is interrupted: Python's engine looks for signals while it works, and a timer of
+    CPU time raises one. So any pattern may be tried, and none has to be judged by its looks.
+    """
+
+    def __init__(self, pattern: str, log: Path) -> None:
+        self._pattern = checked_pattern(pattern)
+        self._group: str | int = "loss" if "loss" in self._pattern.groupindex else 1
+        self._numbered = "iteration" in self._pattern.groupindex
+        self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE)
+        self._waiting: list[bytes] = []
+        self._slow = 0
+
+    @override
+    def poll(self, *, final: bool = False) -> Sequence[Item]:
+        if not self._waiting:
+            self._waiting = self._tail.read()
+            if not self._waiting and final and (rest := self._tail.rest()):
+                self._waiting = [rest]
+            self._waiting.reverse()
+        found: list[Reading] = []
+        # Lines that exceed the time of one search wait for the next call.
+        enough = time.thread_time() + SEARCH_SECONDS
+        while self._waiting and time.thread_time() < enough:
+            reading = self._search(self._waiting.pop())
+            if reading is not None:
+                found.append(reading)
+        return found
+
+    @override
+    def close(self) -> None:
+        self._tail.close()
+
+    def _search(self, line: bytes) -> Reading | None:
+        try:
+            with _limited(SEARCH_SECONDS):
+                match = self._pattern.search(line.decode(errors="replace"))
+        except _TooSlowError:
+            self._slow += 1
+            if self._slow >= SLOW_LINES:
+                raise LossSourceError(
+                    f"the loss pattern {self._pattern.pattern!r} takes too long on the lines of this output",
+                    "give one without a repetition inside a repetition, such as r'loss[ =:]+(\\S+)'",
+                ) from None
+            return None
+        if match is None:
+            return None
+        # `loss (\S+)` takes the comma after the number along.
+        loss = number((match[self._group] or "").rstrip(",;:)]}"))
+        if loss is None:
+            return None
+        if not self._numbered:
+            return Reading(loss=loss)
+        iteration = _iteration(match["iteration"])
+        return None if iteration is None else Reading(loss=loss, iteration=iteration)
+
+
+class LossFile(LossSource):
+    """A column of a CSV file with a header, or a key of a JSON Lines file, that the command writes.
+
+    The first line tells which of the two it is. A file that is written anew, with the same losses at its start,
+    is taken to tell the old story again: only what is beyond the losses known is new.
+    """
+
+    def __init__(self, path: Path, column: str) -> None:
+        self._path = path
+        self._column = column
+        self._tail = Tail(path, longest=LONGEST_FILE_LINE)
+        self._restarts = 0
+        self._rows = _Rows(column)
+        self._first: float | None = None
+        #: Losses read from the present file, and how many of its first losses were told before.
+        self._seen = self._old = 0
+        if self._tail.old_header:
+            self._read_old_header(self._tail.old_header)
+
+    @override
+    def poll(self, *, final: bool = False) -> Sequence[Item]:
+        lines = self._tail.read()
+        if not lines and final and (rest := self._tail.rest()):
+            lines = [rest]
+        if self._tail.restarts != self._restarts:
+            self._restarts = self._tail.restarts
+            self._rows = _Rows(self._column)
+            self._old, self._seen = self._seen, 0
+        found = []
+        for line in lines:
+            loss = self._loss(line)
+            if loss is None:
+                continue
+            if self._seen == 0 and not _same(loss, self._first):
+                self._first, self._old = loss, 0
+            self._seen += 1
+            if self._seen > self._old:
+                found.append(Reading(loss=loss))
+        return found
+
+    @override
+    def close(self) -> None:
+        self._tail.close()
+
+    def _loss(self, line: bytes) -> float | None:
+        try:
+            return self._rows.loss(line.decode(errors="replace").removeprefix("\ufeff"))
+        except KeyError:
+            raise LossSourceError(
+                f"{self._path} has no column {self._column!r}",
+                f"name one of its columns: {', '.join(self._rows.header[:20])}",
+            ) from None
+
+    def _read_old_header(self, header: bytes) -> None:
+        # An earlier run may have left a file of any kind, which the command is about to replace.
+        try:
+            self._loss(header)
+        except LossSourceError:
+            self._rows = _Rows(self._column)
+
+
+class _Rows:
+    """Reads lines of CSV or JSON, whichever the first line is."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self.header: list[str] = []
+        self._json: bool | None = None
+        self._delimiter = ","
+
+    def loss(self, line: str) -> float | None:
+        """Return the loss in the line, or None; raises KeyError where the header does not name the column."""
+        if self._json is None:
+            self._json = line.lstrip().startswith("{")
+        if self._json:
+            return number(json_object(line).get(self.column))
+        if not self.header:
+            self._read_header(line)
+            return None
+        cells = _cells(line, self._delimiter)
+        place = self.header.index(self.column)
+        return number(cells[place]) if place < len(cells) else None
+
+    def _read_header(self, line: str) -> None:
+        for delimiter in _DELIMITERS:
+            names = [name.strip() for name in _cells(line, delimiter)]
+            if len(names) > len(self.header):
+                self.header, self._delimiter = names, delimiter
+        if self.column not in self.header:
+            raise KeyError(self.column)
+
+
+class _TooSlowError(Exception):
+    """A search exceeded its CPU time."""
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise _TooSlowError in the body after so much CPU time; signals reach the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    armed = True
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        if armed:
+            raise _TooSlowError
+
+    before = signal.signal(signal.SIGVTALRM, expire)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+        armed = False
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _iteration(text: str | None) -> int | None:
+    found = number(text)
+    if found is None or not 0 <= found < _LARGEST_ITERATION:
+        return None
+    return int(found)
+
+
+def _same(loss: float, other: float | None) -> bool:
+    return other is not None and (loss == other or (math.isnan(loss) and math.isnan(other)))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,217 @@
+"""Runs command jobs: gives each one's process tree its share of the cores, and tells what becomes of it."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from typing_extensions import override
+
+from slaq.core.events import LossObserved
+from slaq.core.job import JobState
+from slaq.engines.goals import Goal
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
+from slaq.engines.node.commands.checks import checked
+from slaq.engines.node.commands.records import CommandExited, CommandSpec, LossSourceFailed, Record
+from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.inbox import Inbox
+from slaq.engines.node.runner import Runner
+from slaq.engines.node.share_file import ShareFile
+
+#: Seconds between two looks at time budgets.
+TICK = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandJob:
+    """A command and what ends it."""
+
+    command: CommandSpec
+    goal: Goal = field(default_factory=Goal)
+    max_restarts: int = 0
+    #: Where it goes on from what was reported before: the number of the last loss, the first loss ever.
+    last_iteration: int = -1
+    first_loss: float | None = None
+    #: Seconds it has run before.
+    spent_seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _CommandRun:
+    """One command job while it runs."""
+
+    job: CommandJob
+    started_at: float
+    first_loss: float | None
+    iteration: int
+    restarts: int = 0
+    cores: float = 0.0
+    #: How it is to end, once it was told to.
+    ending: JobState | None = None
+    reason: str = ""
+
+
+class CommandRunner(Runner[CommandJob]):
+    """Owns the commands in a thread of its own; other threads only leave orders for it."""
+
+    def __init__(self, journal: Journal, throttle: str | None = None, token: str | None = None) -> None:
+        self._journal = journal
+        # Checks the name of the throttle; nothing runs before the first command.
+        self._commands = SupervisorClient(throttle=throttle, token=token)
+        self._inbox = Inbox(self._commands.selector)
+        self._prepared: dict[str, CommandJob] = {}
+        self._runs: dict[str, _CommandRun] = {}
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def way(self) -> str | None:
+        """How CPU shares are enforced; None before the first command."""
+        return self._commands.throttle
+
+    @override
+    def prepare(self, job_id: str, work: CommandJob) -> ShareFile:
+        command = work.command
+        checked(command)
+        self._prepared[job_id] = work
+        return ShareFile(command.directory, None if command.run_as is None else command.run_as.gid)
+
+    @override
+    def start(self, job_id: str) -> None:
+        job = self._prepared.pop(job_id)
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._care, name="slaq-commands", daemon=True)
+            self._thread.start()
+        if not self._inbox.leave(partial(self._start, job_id, job)):
+            self._journal.ended(job_id, Ending(state=JobState.CANCELLED, reason=SHUT_DOWN))
+
+    @override
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        self._inbox.leave(partial(self._end, job_id, state, reason))
+
+    @override
+    def grant(self, cores: Mapping[str, float]) -> None:
+        if self._thread is not None:
+            self._inbox.leave(partial(self._grant, dict(cores)))
+
+    @override
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.ring()
+            if self._thread is None:
+                self._shut()
+            elif threading.current_thread() is not self._thread:
+                self._thread.join()
+
+    # The thread.
+
+    def _care(self) -> None:
+        try:
+            while not self._closed:
+                for record in self._commands.poll(TICK if self._runs else None):
+                    self._take(record)
+                self._look()
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        """End everything, jobs whose start is still to be ordered included."""
+        self._inbox.finish()
+        self._commands.close()
+        for record in self._commands.poll():
+            self._take(record)
+        for job_id in list(self._runs):
+            self._conclude(job_id, JobState.CANCELLED, SHUT_DOWN)
+        self._commands.selector.close()
+        self._inbox.close()
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for job_id, run in list(self._runs.items()):
+            if over := run.job.goal.overdue(now - run.started_at):
+                self._end(job_id, JobState.COMPLETED, over)
+
+    def _start(self, job_id: str, job: CommandJob) -> None:
+        self._runs[job_id] = _CommandRun(
+            job=job,
+            started_at=time.monotonic() - job.spent_seconds,
+            iteration=job.last_iteration,
+            first_loss=job.first_loss,
+        )
+        self._launch(job_id)
+
+    def _launch(self, job_id: str) -> None:
+        run = self._runs[job_id]
+        try:
+            self._commands.start(job_id, replace(run.job.command, first_iteration=run.iteration + 1))
+            self._commands.set_share(job_id, run.cores)
+        except Exception as error:  # whatever it is, it is this job's end and no other's
+            self._conclude(job_id, JobState.FAILED, str(error))
+
+    def _grant(self, cores: Mapping[str, float]) -> None:
+        for job_id, run in self._runs.items():
+            run.cores = cores.get(job_id, 0.0)
+            # One that was told to end needs some of a core to do so.
+            if run.ending is None:
+                self._commands.set_share(job_id, run.cores)
+
+    def _end(self, job_id: str, state: JobState, reason: str) -> None:
+        run = self._runs.get(job_id)
+        if run is not None and run.ending is None:
+            run.ending, run.reason = state, reason
+            self._commands.stop(job_id)
+
+    def _conclude(self, job_id: str, state: JobState, reason: str = "") -> None:
+        del self._runs[job_id]
+        # What a command that did as asked returns is its exit status.
+        result = 0 if state is JobState.COMPLETED else None
+        self._journal.ended(job_id, Ending(state=state, reason=reason, result=result))
+
+    def _take(self, record: Record) -> None:
+        run = self._runs.get(record.job_id)
+        if run is None:
+            return
+        if isinstance(record, LossObserved):
+            self._observe(record, run)
+        elif isinstance(record, LossSourceFailed):
+            _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
+        elif isinstance(record, CommandExited):
+            self._exited(record, run)
+        else:
+            self._journal.enter([JournalEntry(record)])
+
+    def _observe(self, event: LossObserved, run: _CommandRun) -> None:
+        seen = event.observation
+        if seen.iteration <= run.iteration:
+            return
+        run.iteration = seen.iteration
+        self._journal.enter([JournalEntry(event)])
+        if run.first_loss is None:
+            run.first_loss = seen.loss
+        if reason := run.job.goal.reached(seen.iteration, run.first_loss, seen.loss):
+            self._end(event.job_id, JobState.COMPLETED, reason)
+
+    def _exited(self, record: CommandExited, run: _CommandRun) -> None:
+        if run.ending is not None:
+            self._conclude(record.job_id, run.ending, run.reason)
+        elif record.stopped:
+            # Only the end of the node stops a command that was not told to end.
+            self._conclude(record.job_id, JobState.CANCELLED, SHUT_DOWN)
+        elif not record.reason:
+            self._conclude(record.job_id, JobState.COMPLETED)
+        elif run.restarts < run.job.max_restarts and not record.fault:
+            run.restarts += 1
+            _log.warning(
+                "command restarted",
+                extra={"job": record.job_id, "died": record.reason, "restart": run.restarts},
+            )
+            self._launch(record.job_id)
+        else:
+            again = f" after {run.restarts} restarts" if run.restarts else ""
+            reason = f"{record.reason}{again}; the end of its log: {record.tail or '(nothing was printed)'}"
+            self._conclude(record.job_id, JobState.FAILED, reason)

@@ -1,0 +1,121 @@
+"""The process that runs the commands of a node, and ends them when the node is gone.
+
+Node and supervisor share a socket. When the node ends in whatever way, the supervisor reads the end of the stream,
+or finds that it has another parent, and ends every tree. A process of its own also means that a search for losses,
+or a slow node, never makes a job miss its share.
+"""
+
+import os
+import selectors
+import signal
+import socket
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from slaq.core.errors import SlaqError
+from slaq.engines.node.commands.records import Ready
+from slaq.engines.node.commands.shares import choose
+from slaq.engines.node.commands.supervisor import Supervisor
+from slaq.engines.node.commands.tree import ProcessTable
+from slaq.engines.node.peers import Peer
+from slaq.engines.node.spawn import inherited
+from slaq.engines.node.wire import HangUpError, Head
+from slaq.engines.packing import pack, unpack
+from slaq.engines.processes import adopt_orphans
+
+#: Seconds between two checks that the node lives.
+CHECK_SECONDS = 0.2
+#: Seconds that trees get to end by themselves when the node is gone.
+LAST_GRACE = 1.0
+#: Bytes that wait to be sent, beyond which losses are left in their files for later.
+MOST_WAITING = 1 << 20
+
+
+class SupervisorProcess:
+    """One socket to the node, one supervisor, one loop."""
+
+    def __init__(self, sock: socket.socket, node: int) -> None:
+        self._node = node
+        self._supervisor: Supervisor | None = None
+        self._closing = False
+        self._selector = selectors.DefaultSelector()
+        self._peer = Peer(sock, self._selector, self._ready)
+        self._wake, wakened = os.pipe()
+        for end in (self._wake, wakened):
+            os.set_blocking(end, False)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+        signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._close())
+
+    def tell(self, value: Any) -> None:
+        """Have a value sent to the node."""
+        self._peer.send(Head(0), pack(value))
+
+    def run(self, supervisor: Supervisor) -> None:
+        """Serve until the node wants no more, or is gone, and the last tree has ended."""
+        self._supervisor = supervisor
+        wait = 0.0
+        while not (self._closing and supervisor.idle):
+            for key, events in self._selector.select(min(wait, CHECK_SECONDS)):
+                key.data(events)
+            if os.getppid() != self._node:
+                self._close()
+            news, wait = supervisor.step(listen=self._peer.backlog < MOST_WAITING)
+            if news:
+                self.tell(news)
+
+    def finish(self) -> None:
+        """Send what waits, if the node still listens."""
+        self._peer.finish(LAST_GRACE)
+
+    def _woken(self, _: int) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+
+    def _ready(self) -> None:
+        try:
+            message = self._peer.receive()
+        except HangUpError:
+            self._peer.close()
+            self._close()
+            return
+        if message is None or self._supervisor is None:
+            return
+        method, arguments = unpack(message.payload)
+        if method == "close":
+            self._close()
+        else:
+            getattr(self._supervisor, method)(*arguments)
+
+    def _close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            if self._supervisor is not None:
+                self._supervisor.stop_all(LAST_GRACE)
+
+
+def main(descriptor: str, node: str, grace: str, force: str) -> None:
+    """Run as a supervisor: the grace is in seconds, the forced way to enforce shares may be empty."""
+    process = SupervisorProcess(inherited(descriptor), int(node))
+    adopt_orphans()
+    table = ProcessTable()
+    try:
+        choice = choose(table, force or None)
+    except SlaqError as error:
+        process.tell(error)
+        process.finish()
+        return
+    supervisor = Supervisor(choice.throttle, table, float(grace))
+    process.tell(Ready(throttle=choice.name, refused=dict(choice.refused)))
+    try:
+        process.run(supervisor)
+    except BaseException:
+        process.tell(traceback.format_exc())
+        raise
+    finally:
+        process.finish()
+        supervisor.free()

@@ -1,0 +1,143 @@
+"""A node: what runs jobs on one machine, whatever their kinds."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from slaq.core.errors import DuplicateJobError, UnknownJobError
+from slaq.core.events import JobEnded
+from slaq.core.job import JobState
+from slaq.engines.journal import Journal, JournalEntry
+from slaq.engines.node.commands.runner import CommandJob, CommandRunner
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.programs.runner import ProgramRunner
+from slaq.engines.node.runner import Runner
+from slaq.engines.node.share_file import ShareFile
+from slaq.engines.node.site import Site
+from slaq.jobs.share import Share
+
+
+class Node(Protocol):
+    """Runs jobs. All that goes in and comes out are plain values, so that a node can live in another process.
+
+    The laws are those of an engine; a node is also told what each job does, before the job is started.
+    """
+
+    def capacity(self) -> float:
+        """Return the cores that can be handed out now."""
+        ...
+
+    def prepare(self, job_id: str, work: Any) -> None:
+        """Take what a job does; raises where that cannot run."""
+        ...
+
+    def start(self, job_id: str) -> None:
+        """Begin a job that was prepared; a job that cannot begin ends as failed."""
+        ...
+
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        """End a job in that state; a job that has ended or is unknown is left alone."""
+        ...
+
+    def grant(self, cores: Mapping[str, float]) -> None:
+        """Resize every job at once; one that is not named holds nothing from now on."""
+        ...
+
+    def poll(self) -> Sequence[JournalEntry]:
+        """Return what has happened since the last call, in the order it happened."""
+        ...
+
+    def close(self) -> None:
+        """End every job and leave nothing behind; what has happened can still be polled."""
+        ...
+
+
+class LocalNode(Node):
+    """The node of this process: a runner for each kind of work, and a share file for each job."""
+
+    def __init__(self, site: Site, journal: Journal, runners: Mapping[type, Runner[Any]]) -> None:
+        self._site = site
+        self._journal = journal
+        self._runners = runners
+        self._lock = threading.Lock()
+        #: By the ids of jobs that were prepared and have not ended.
+        self._runner: dict[str, Runner[Any]] = {}
+        #: Those of them that were not started yet.
+        self._prepared: set[str] = set()
+        self._shares: dict[str, ShareFile] = {}
+
+    @override
+    def capacity(self) -> float:
+        return self._site.capacity()
+
+    @override
+    def prepare(self, job_id: str, work: Any) -> None:
+        runner = self._runners[type(work)]
+        with self._lock:
+            if job_id in self._runner:
+                raise DuplicateJobError(job_id)
+            self._runner[job_id] = runner
+        try:
+            share = runner.prepare(job_id, work)
+        except BaseException:
+            del self._runner[job_id]
+            raise
+        with self._lock:
+            self._prepared.add(job_id)
+            if share is not None:
+                self._shares[job_id] = share
+
+    @override
+    def start(self, job_id: str) -> None:
+        with self._lock:
+            if job_id not in self._prepared:
+                raise UnknownJobError(job_id)
+            self._prepared.remove(job_id)
+        if job_id in self._shares:
+            self._shares[job_id].write(_share_of(0.0))
+        self._runner[job_id].start(job_id)
+
+    @override
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        if job_id in self._runner:
+            self._runner[job_id].end(job_id, state, reason)
+
+    @override
+    def grant(self, cores: Mapping[str, float]) -> None:
+        with self._lock:
+            shares, runners = dict(self._shares), dict(self._runner)
+        # Files first: a job that is let run finds what it holds.
+        for job_id, file in shares.items():
+            file.write(_share_of(cores.get(job_id, 0.0)))
+        for runner in self._runners.values():
+            runner.grant({job_id: held for job_id, held in cores.items() if runners.get(job_id) is runner})
+
+    @override
+    def poll(self) -> Sequence[JournalEntry]:
+        entries = self._journal.take()
+        ended = [entry.event.job_id for entry in entries if isinstance(entry.event, JobEnded)]
+        with self._lock:
+            for job_id in ended:
+                self._runner.pop(job_id, None)
+                self._shares.pop(job_id, None)
+        return entries
+
+    @override
+    def close(self) -> None:
+        for runner in self._runners.values():
+            runner.close()
+
+
+def make_node(site: Site, journal: Journal) -> LocalNode:
+    """Return a node that runs programs and commands."""
+    runners: dict[type, Runner[Any]] = {
+        ProgramJob: ProgramRunner(site, journal),
+        CommandJob: CommandRunner(journal, site.throttle, site.token),
+    }
+    return LocalNode(site, journal, runners)
+
+
+def _share_of(cores: float) -> Share:
+    return Share(cores=cores, workers=cores)

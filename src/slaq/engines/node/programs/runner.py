@@ -1,0 +1,179 @@
+"""The runner of program jobs: one thread, the dispatcher, hears all their processes and hands out free cores."""
+
+import math
+import os
+import selectors
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+
+from typing_extensions import override
+
+from slaq.core.job import JobState
+from slaq.engines.files import job_directory, open_log
+from slaq.engines.journal import SHUT_DOWN, Ending, Journal
+from slaq.engines.node.inbox import Inbox
+from slaq.engines.node.programs.core_arbiter import CoreArbiter
+from slaq.engines.node.programs.driver_handle import Turn
+from slaq.engines.node.programs.fork_client import ForkClient
+from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.programs.program_run import ProgramRun
+from slaq.engines.node.programs.running_jobs import RunningJobs
+from slaq.engines.node.programs.shared_data import Segment, Segments
+from slaq.engines.node.programs.worker_pool import WorkerPool
+from slaq.engines.node.runner import Runner
+from slaq.engines.node.share_file import ShareFile
+from slaq.engines.node.site import Site
+
+#: Seconds between two looks at limits and at drivers that hold a core.
+TICK = 0.05
+
+
+class ProgramRunner(Runner[ProgramJob]):
+    """Runs program jobs: a driver each, and their tasks on as many workers as there are cores.
+
+    All state belongs to the dispatcher's thread; other threads only leave orders for it.
+    """
+
+    def __init__(self, site: Site, journal: Journal) -> None:
+        self._site = site
+        self._journal = journal
+        self._segments = Segments()
+        self._prepared: dict[str, tuple[ProgramJob, Segment]] = {}
+        self._count = 0
+        self._next_tick = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._inbox = Inbox(self._selector)
+        self._closed = False
+        site.directory.mkdir(parents=True, exist_ok=True)
+        with (site.directory / "engine.log").open("ab") as log:
+            self._forks = ForkClient(
+                self._selector,
+                log=log,
+                preload=site.preload,
+                temporary=site.directory if site.temporary else None,
+                died=self._fork_server_died,
+            )
+        self._workers = WorkerPool(self._forks, site.cores, time.monotonic)
+        self._jobs = RunningJobs(self._forks, self._workers, self._segments, journal, site.grace_seconds)
+        self._arbiter = CoreArbiter(self._jobs.runs, site.capacity, site.epoch_seconds)
+        self._thread = threading.Thread(target=self._dispatch, name="slaq-dispatcher", daemon=True)
+        self._thread.start()
+
+    @override
+    def prepare(self, job_id: str, work: ProgramJob) -> ShareFile:
+        self._prepared[job_id] = (work, self._segments.take(work.data))
+        directory = job_directory(self._site.directory, job_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return ShareFile(directory)
+
+    @override
+    def start(self, job_id: str) -> None:
+        job, segment = self._prepared.pop(job_id)
+        directory = job_directory(self._site.directory, job_id)
+        try:
+            log = open_log(directory, job.checkpoint)
+        except OSError as error:
+            self._segments.leave(segment)
+            self._fail(job_id, f"its directory cannot be written: {error}")
+            return
+        self._count += 1
+        run = ProgramRun(
+            number=self._count, job_id=job_id, job=job, segment=segment, directory=directory, log=log
+        )
+        if not self._inbox.leave(partial(self._jobs.start, run)):
+            # Its data went with all that was prepared.
+            os.close(log)
+            self._fail(job_id, self._jobs.broken or SHUT_DOWN)
+
+    @override
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        self._inbox.leave(partial(self._jobs.end, job_id, state, reason))
+
+    @override
+    def grant(self, cores: Mapping[str, float]) -> None:
+        self._inbox.leave(partial(self._grant, dict(cores)))
+
+    @override
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.ring()
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+
+    def _fail(self, job_id: str, reason: str) -> None:
+        self._journal.ended(job_id, Ending(state=JobState.FAILED, reason=reason))
+
+    # The loop.
+
+    def _dispatch(self) -> None:
+        runs, kept_until = self._jobs.runs, math.inf
+        try:
+            while not self._closed:
+                due = min(self._next_tick, kept_until)
+                wait = max(due - time.monotonic(), 0.0) if runs else None
+                for key, events in self._selector.select(wait):
+                    key.data(events)
+                if runs and time.monotonic() >= self._next_tick:
+                    self._tick()
+                kept_until = self._fill()
+        except BaseException as error:
+            self._jobs.broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
+            raise
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        """End everything, jobs whose start is still to be ordered included."""
+        self._inbox.finish()
+        self._jobs.drop()
+        self._forks.close()
+        for _, segment in self._prepared.values():
+            self._segments.leave(segment)
+        self._selector.close()
+        self._inbox.close()
+
+    def _fill(self) -> float:
+        """Give every free core to who has the best claim to it; return until when at most one is kept free."""
+        runs = self._jobs.runs
+        if not runs:
+            return math.inf
+        now = time.monotonic()
+        holders = sum(run.driver.holds_core for run in runs.values())
+        while True:
+            # A driver that holds a core takes the place of a worker.
+            free = self._workers.idle > holders
+            spare = None if free else self._workers.spare()
+            if not free and spare is None:
+                return math.inf
+            # Of few tasks none is given ahead: each goes to who is idle first.
+            run, kept_until = self._arbiter.choose(now, least=0 if free else self._workers.size)
+            if run is None:
+                return kept_until
+            if run.driver.turn is Turn.WAITS:
+                run.driver.resume(holds_core=True)
+                holders += 1
+            else:
+                self._workers.assign(run, spare)
+
+    def _tick(self) -> None:
+        """Look at all that time alone can change."""
+        now = time.monotonic()
+        self._next_tick = now + TICK
+        self._workers.look(now, self._site.grace_seconds)
+        self._arbiter.fill(now)
+        self._jobs.look(now)
+        self._arbiter.settle()
+
+    def _grant(self, cores: dict[str, float]) -> None:
+        self._arbiter.grant(cores, time.monotonic())
+
+    def _fork_server_died(self) -> None:
+        self._jobs.broken = (
+            f"the process that starts all others died; see {self._site.directory / 'engine.log'}, "
+            "and make a new cluster"
+        )
+        self._workers.dissolve()
+        self._jobs.drop()

@@ -1,0 +1,101 @@
+"""The durable store as the scheduler sees it: an epoch is one transaction, and a full disk stops nothing."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from slaq.core.allocation import Grant
+from slaq.core.decision import Decision
+from slaq.core.errors import StoreError
+from slaq.core.events import Event, JobEnded
+from slaq.core.job import JobSpec
+from slaq.ports import Store
+from slaq.service.live_jobs import LiveJobs
+from slaq.stores.sqlite import SqliteStore
+
+#: Events that are kept in memory while the disk is full; what commands report is in their files as well.
+MOST_UNSAVED = 1_000_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    decision: Decision
+    grant: Grant
+
+
+class BufferedStore(Store):
+    """Collects what an epoch writes and writes it in one transaction; where that fails, it tries again later.
+
+    A crash loses what is collected: at most the current epoch. Its losses are then read again from the jobs'
+    files, and a job whose end was lost is started again.
+    """
+
+    def __init__(self, store: SqliteStore, live_jobs: LiveJobs) -> None:
+        self._store = store
+        self._live_jobs = live_jobs
+        self._entries: list[Sequence[Event] | _Decided] = []
+        self._unsaved = 0
+        #: Why the store cannot be written; empty when all is well.
+        self.trouble = ""
+
+    @override
+    def queued(self) -> Iterable[JobSpec]:
+        """Return the jobs that wait; none while the disk is full, because no start could be stored."""
+        return () if self.trouble else self._live_jobs.queued()
+
+    @override
+    def started(self, job_id: str, now: float) -> None:
+        """Leave this to the engine's start, which stores where in the job's reports the attempt begins."""
+
+    @override
+    def append(self, events: Sequence[Event]) -> None:
+        if events:
+            self._entries.append(events)
+            self._unsaved += len(events)
+            self._live_jobs.take(events)
+
+    @override
+    def record(self, decision: Decision, grant: Grant) -> None:
+        self._entries.append(_Decided(decision, grant))
+
+    def flush(self, now: float, snapshot: Callable[[], bytes] | None = None) -> bool:
+        """Write what was collected, all in one transaction; return whether that could be done."""
+        if not self._entries and snapshot is None:
+            return True
+        try:
+            with self._store.epoch():
+                for entry in self._entries:
+                    if isinstance(entry, _Decided):
+                        self._store.record(entry.decision, entry.grant)
+                    else:
+                        self._store.append(entry)
+                if snapshot is not None:
+                    self._store.save_snapshot(snapshot(), at=now)
+        except StoreError as error:
+            self._note(error)
+            self._make_room()
+            return False
+        self._entries.clear()
+        self._unsaved = 0
+        if self.trouble:
+            _log.warning("store can be written again")
+            self.trouble = ""
+        return True
+
+    def _note(self, error: StoreError) -> None:
+        if not self.trouble:
+            _log.error("store cannot be written", extra={"reason": str(error)})
+        self.trouble = str(error)
+
+    def _make_room(self) -> None:
+        """Drop decisions, and losses where there are too many; never the end of a job."""
+        entries = [entry for entry in self._entries if not isinstance(entry, _Decided)]
+        if self._unsaved > MOST_UNSAVED:
+            kept = [event for entry in entries for event in entry if isinstance(event, JobEnded)]
+            _log.error("losses dropped", extra={"count": self._unsaved - len(kept), "reason": self.trouble})
+            entries, self._unsaved = ([kept] if kept else []), len(kept)
+        self._entries = [*entries]

@@ -1,0 +1,138 @@
+"""One job that has not ended, or one that has as it was stored: its row, and what is shown of it."""
+
+import math
+from dataclasses import dataclass
+
+from slaq.core.demand import Demand
+from slaq.core.events import LossObserved
+from slaq.core.job import JobState
+from slaq.core.stopping import StopAt
+from slaq.jobs.demands import written_demand
+from slaq.service.kinds import JobKind, Kinds
+from slaq.service.records import JobView, Prospect, Submission
+from slaq.stores.sqlite.records import JobRow
+
+#: The prospect of a job of which nothing can be predicted.
+UNKNOWN = Prospect()
+#: Why a job waits that the scheduler has not looked at yet.
+NEW = "waits for the next decision"
+
+
+@dataclass(slots=True, eq=False)
+class LiveJob:
+    """One job: its durable row as it was when last read, and what has changed since."""
+
+    row: JobRow
+    submission: Submission
+    kind: JobKind
+    #: One line that says what it runs, and the folder of its files.
+    summary: str
+    directory: str
+    prospect: Prospect = UNKNOWN
+    #: Why it is not started, while it is queued.
+    waiting: str = NEW
+    iteration: int = -1
+    first_loss: float | None = None
+    loss: float | None = None
+    best_loss: float | None = None
+    diverged: bool = False
+    cpu_seconds: float = 0.0
+    cores: float = 0.0
+    #: What it last said it can use.
+    demand: Demand | None = None
+    reduction: float = 0.0
+    enough: StopAt | None = None
+    #: Whether losses came that no notice has told of.
+    fresh: bool = False
+    #: Whether its end was asked for, by its owner or by whoever runs it elsewhere.
+    ending: bool = False
+
+    @classmethod
+    def of(cls, row: JobRow, kinds: Kinds) -> "LiveJob":
+        """Return a stored job as it stands."""
+        asked = Submission.from_json(row.submission)
+        stop_at, target_loss = asked.options["stop_at"], asked.options["target_loss"]
+        kind = kinds.find(asked)
+        return cls(
+            row=row,
+            submission=asked,
+            kind=kind,
+            summary=kind.describe(asked).summary,
+            directory=kind.files(row.id).directory,
+            iteration=row.iteration,
+            first_loss=row.first_loss,
+            loss=row.loss,
+            best_loss=row.best_loss,
+            diverged=row.iteration >= 0 and row.loss is None,
+            cpu_seconds=row.cpu_seconds,
+            cores=row.cores,
+            reduction=row.reduction,
+            # With a target loss the engine ends the job.
+            enough=StopAt(stop_at) if stop_at is not None and target_loss is None else None,
+        )
+
+    def observe(self, event: LossObserved) -> None:
+        """Count a loss."""
+        seen = event.observation
+        self.iteration = seen.iteration
+        self.cpu_seconds += seen.cpu_seconds
+        self.fresh = True
+        self.diverged = not math.isfinite(seen.loss)
+        if self.diverged:
+            self.loss = None
+            return
+        self.loss = seen.loss
+        if self.first_loss is None:
+            self.first_loss = self.best_loss = seen.loss
+        elif self.best_loss is None or seen.loss < self.best_loss:
+            self.best_loss = seen.loss
+
+    @property
+    def state(self) -> JobState:
+        """Its state as shown: paused is shown in place of queued or running."""
+        return JobState.PAUSED if self.row.paused and not self.row.state.ended else self.row.state
+
+    @property
+    def reason(self) -> str:
+        """Why it ended or why it is not started, in words that go on from its name; empty while it runs."""
+        return self.waiting if self.state is JobState.QUEUED else self.row.reason
+
+    def view(self) -> JobView:
+        """Return what is shown of it."""
+        row, asked = self.row, self.submission.options
+        return JobView(
+            id=row.id,
+            owner=row.owner,
+            state=self.state,
+            reason=self.reason,
+            work=self.kind.name,
+            summary=self.summary,
+            trains=asked["trains"],
+            tags=row.tags,
+            weight=row.spec.weight,
+            min_cores=row.spec.demand.least,
+            max_cores=row.spec.demand.most,
+            target_loss=asked["target_loss"],
+            stop_at=asked["stop_at"],
+            deadline=row.spec.deadline,
+            submitted_at=row.submitted_at,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            cores=0.0 if row.state.ended else self.cores,
+            can_use=None if self.demand is None else written_demand(self.demand),
+            iteration=self.iteration,
+            first_loss=self.first_loss,
+            loss=self.loss,
+            best_loss=self.best_loss,
+            reduction=self.reduction,
+            diverged=self.diverged,
+            cpu_seconds=self.cpu_seconds,
+            attempts=row.attempts,
+            directory=self.directory,
+            prospect=UNKNOWN if row.state.ended else self.prospect,
+        )
+
+
+def how_ended(state: JobState) -> str:
+    """Return how a job that ended in this state is spoken of: it has ..."""
+    return "been cancelled" if state is JobState.CANCELLED else str(state)

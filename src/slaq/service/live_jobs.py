@@ -1,0 +1,173 @@
+"""The jobs that have not ended, kept in memory: showing them costs no query."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from slaq.core.decision import Decision
+from slaq.core.errors import SlaqError
+from slaq.core.events import DemandChanged, Event, JobEnded, LossObserved
+from slaq.core.job import JobSpec, JobState
+from slaq.core.stopping import reduction_made
+from slaq.ports import Clock
+from slaq.service.event_broker import EventBroker
+from slaq.service.kinds import Kinds
+from slaq.service.live_job import NEW, UNKNOWN, LiveJob
+from slaq.service.records import Prospect
+from slaq.stores.sqlite import SqliteStore
+from slaq.stores.sqlite.records import JobRow
+
+#: A job with more losses was in a decision shortly before its end, which measured it.
+LONGEST_MEASURED = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened since the service was opened."""
+
+    observations: int = 0
+    ended: Counter[JobState] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class LiveJobs:
+    """All jobs whose end is not in the store. Changed by one thread at a time, read by any."""
+
+    store: SqliteStore
+    kinds: Kinds
+    broker: EventBroker
+    clock: Clock
+    jobs: dict[str, LiveJob] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    #: Ends that are not in the store yet: until they are, their jobs are shown as they were.
+    _ends: dict[str, JobEnded] = field(default_factory=dict)
+
+    def find(self, job_id: str) -> LiveJob:
+        """Return a job, live or ended; raises UnknownJobError where there is none."""
+        return self.jobs.get(job_id) or self.read(self.store.job(job_id))
+
+    def read(self, row: JobRow) -> LiveJob:
+        """Return a stored job that is not live."""
+        return LiveJob.of(row, self.kinds)
+
+    def replace_row(self, row: JobRow) -> LiveJob:
+        """Replace a job's row by what is stored now; add a job that is not here yet."""
+        job = self.jobs.get(row.id)
+        if job is None:
+            job = self.jobs[row.id] = self.read(row)
+        else:
+            job.row = row
+        return job
+
+    def publish(self, kind: str, job: LiveJob, body: Mapping[str, object] | None = None) -> None:
+        """Publish a notice about a job: its state and reason, unless the body says otherwise."""
+        facts = {"state": str(job.state), "reason": job.reason} if body is None else body
+        self.broker.publish(kind, self.clock.now(), facts, job_id=job.row.id, owner=job.row.owner)
+
+    # Before the start
+
+    def queued(self) -> Iterable[JobSpec]:
+        """Return the jobs that have not been started, paused ones included, by ascending arrival."""
+        waiting = [job.row for job in self.jobs.values() if job.row.state is JobState.QUEUED]
+        return [row.spec for row in sorted(waiting, key=lambda row: (row.spec.arrival, row.number))]
+
+    def hold(self, held: Mapping[str, str], now: float, otherwise: str = "") -> None:
+        """Show why queued jobs were not started, and publish each reason that has changed.
+
+        `otherwise` is the reason of the jobs that were not looked at.
+        """
+        for job_id, job in self.jobs.items():
+            if job.state is not JobState.QUEUED:
+                continue
+            arrival = job.row.spec.arrival
+            due = "" if arrival <= now else f"is not due before {datetime.fromtimestamp(arrival):%F %T}"
+            reason = held.get(job_id) or due or otherwise or NEW
+            if reason != job.waiting:
+                job.waiting = reason
+                self.publish("job.waiting", job)
+
+    # Events and decisions
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Count losses and ends; an ended job stays as it was until `settle` says that its end is stored."""
+        for event in events:
+            if isinstance(event, LossObserved) and event.job_id in self.jobs:
+                self.jobs[event.job_id].observe(event)
+                self.counts.observations += 1
+            elif isinstance(event, DemandChanged) and event.job_id in self.jobs:
+                self.jobs[event.job_id].demand = event.demand
+            elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
+                self._ends[event.job_id] = event
+                self.counts.ended[event.state] += 1
+                about = {"job": event.job_id, "state": str(event.state), "reason": event.reason}
+                _log.info("job ended", extra=about)
+
+    def decide(self, decision: Decision, prospects: Mapping[str, Prospect]) -> list[tuple[str, float]]:
+        """Show a decision; return the jobs that have done as much as their owners want, each with its reduction."""
+        done = []
+        held = set(decision.ids)
+        for job_id, cores, loss in zip(
+            decision.ids, decision.cores.tolist(), decision.loss.tolist(), strict=True
+        ):
+            job = self.jobs.get(job_id)
+            if job is None:
+                continue
+            job.cores, job.reduction = cores, 1.0 - loss
+            job.prospect = prospects.get(job_id, UNKNOWN)
+            if job.enough is not None and job.enough.found(job.iteration + 1, job.reduction):
+                done.append((job_id, job.reduction))
+        for job_id, job in self.jobs.items():
+            if job_id not in held:
+                job.cores = 0.0
+        return done
+
+    def publish_progress(self, ids: Sequence[str]) -> None:
+        """Publish what these jobs have reported since the last time."""
+        for job_id in ids:
+            job = self.jobs.get(job_id)
+            if job is None or not job.fresh:
+                continue
+            job.fresh = False
+            body = {
+                "iteration": job.iteration,
+                "loss": job.loss,
+                "reduction": job.reduction,
+                "cores": job.cores,
+                "diverged": job.diverged,
+            }
+            self.publish("job.observed", job, body)
+
+    # Ends
+
+    def end(self, job_id: str, state: JobState, reason: str) -> None:
+        """End a job that the engine does not run; its end is stored when this returns."""
+        end = JobEnded(job_id=job_id, at=self.clock.now(), state=state, reason=reason)
+        self.store.append([end])
+        self.take([end])
+        self._remove(job_id)
+
+    def settle(self) -> None:
+        """Show and publish the ends so far: all of them are stored."""
+        for job_id in list(self._ends):
+            self._remove(job_id)
+
+    def _remove(self, job_id: str) -> None:
+        end, job = self._ends.pop(job_id), self.jobs[job_id]
+        self._measure(job)
+        job.row = replace(job.row, state=end.state, reason=end.reason, ended_at=end.at)
+        del self.jobs[job_id]
+        self.publish("job.ended", job)
+
+    def _measure(self, job: LiveJob) -> None:
+        """Measure how far a job came that reported something after the last decision about it."""
+        if job.fresh and 0 < job.iteration < LONGEST_MEASURED:
+            # A job that cannot be measured has ended all the same.
+            with suppress(SlaqError):
+                losses = self.store.observations(job.row.id).loss
+                job.reduction = reduction_made(losses, job.submission.options["target_loss"])
+                self.store.change(job.row.id, reduction=job.reduction)

@@ -1,0 +1,44 @@
+"""What a service is composed of: the interfaces it consumes, and one value that holds them all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slaq.core.admission import Rule as AdmissionRule
+from slaq.core.allocation import Policy
+from slaq.core.explanation import PolicyRule
+from slaq.core.roster import Roster
+from slaq.ports import Clock, LiveEngine
+from slaq.service.kinds import Kinds
+from slaq.stores.sqlite import SqliteStore
+
+
+class Policies(Protocol):
+    """The policies that a live cluster can decide by, by name."""
+
+    def make(self, name: str) -> Policy:
+        """Return the policy of that name; raises where there is none."""
+        ...
+
+    def rule(self, name: str) -> PolicyRule:
+        """Return what explanations have to know of the policy of that name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a service is composed of."""
+
+    store: SqliteStore
+    #: Begins no earlier than what is stored, and is woken by the engine when a job has ended.
+    clock: Clock
+    engine: LiveEngine
+    kinds: Kinds
+    policies: Policies
+    roster: Roster
+    #: Into how many units decisions cut a core.
+    units_per_core: int
+    #: What the machine itself allows: reasons to hold jobs back beside those that settings and users give.
+    admission: Sequence[AdmissionRule] = ()
+    #: Returns in a word how the engine enforces shares; None before the first job.
+    enforcement: Callable[[], str | None] = lambda: None

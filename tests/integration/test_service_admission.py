@@ -1,0 +1,195 @@
+"""Why a job is not started yet: one place holds jobs back, and every reason is shown wherever the job is."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slaq.cli.main import main
+from slaq.client import connect
+from slaq.config.service import UserLimits
+from slaq.core.job import JobState
+from slaq.kinds import machine
+from slaq.service.records import JobView, Notice, Submission
+from slaq.service.service import Service
+from tests.integration.opening import ANN, BOB, ME, in_state, python
+from tests.integration.serving import external, serving, until
+
+EXTERNAL = Submission(external=True)
+
+
+def held(service: Service, job_id: str) -> JobView | None:
+    """Return a job once the scheduler has held it back."""
+    view = service.job(ME, job_id)
+    assert view.state is JobState.QUEUED
+    return view if view.reason != "waits for the next decision" else None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"max_jobs_active": 1}, "waits because 1 job may run at a time"),
+        (
+            {"defaults": UserLimits(max_running=1)},
+            "waits because 1 job of ann may run at a time",
+        ),
+        (
+            {"defaults": UserLimits(max_cores=1.5)},
+            "waits because ann may hold 1.5 cores, of which running jobs hold at least 1, and the job needs 1",
+        ),
+    ],
+)
+def test_a_job_that_is_held_back_says_why(
+    open_service: Callable[..., Service], changes: dict[str, object], reason: str
+) -> None:
+    """The reason is the same in a listing, in the job itself and in its explanation, and goes with the hold."""
+    service = open_service(**changes)
+    asked = Submission(external=True, options={"min_cores": 1.0, "max_cores": 1.0})
+    first = service.submit(ANN, asked).id
+    until(lambda: in_state(service, ANN, first, JobState.RUNNING))
+    second = service.submit(ANN, asked).id
+    view = until(lambda: held(service, second))
+    assert view.reason == reason
+    (listed,) = service.jobs(ANN, states={JobState.QUEUED})
+    assert listed.reason == reason
+    assert service.why(ANN, second)["text"] == f"{second} {reason}."
+    service.end(ANN, first, state=JobState.COMPLETED)
+    until(lambda: in_state(service, ANN, second, JobState.RUNNING))
+    assert service.job(ANN, second).reason == ""
+
+
+def test_a_limit_of_one_user_holds_back_no_other(open_service: Callable[..., Service]) -> None:
+    """A job that is held back does not hold up the jobs behind it."""
+    service = open_service(users={"ann": UserLimits(max_running=0)})
+    waits, runs = service.submit(ANN, EXTERNAL).id, service.submit(BOB, EXTERNAL).id
+    until(lambda: in_state(service, BOB, runs, JobState.RUNNING))
+    assert until(lambda: held(service, waits)).reason == "waits because 0 jobs of ann may run at a time"
+    service.set_user(ME, "ann", max_running=None)
+    until(lambda: in_state(service, ANN, waits, JobState.RUNNING))
+
+
+def test_a_job_waits_for_the_end_of_those_it_comes_after(open_service: Callable[..., Service]) -> None:
+    """A job starts once every job that it comes after has ended, whether that ran, waited or was paused."""
+    service = open_service(max_jobs_active=1)
+    first, second = (service.submit(ANN, EXTERNAL).id for _ in range(2))
+    until(lambda: in_state(service, ANN, first, JobState.RUNNING))
+    service.pause(ANN, second)
+    last = service.submit(ANN, Submission(external=True, options={"after": (first, second)})).id
+    assert until(lambda: held(service, last)).reason == f"waits for job {first!r} to end"
+    service.end(ANN, first, state=JobState.FAILED)
+    until(lambda: service.job(ANN, last).reason == f"waits for job {second!r} to end")
+    assert service.job(ANN, second).started_at is None
+    service.cancel(ANN, second)
+    until(lambda: in_state(service, ANN, last, JobState.RUNNING))
+
+
+def test_a_job_waits_for_the_memory_it_declared(open_service: Callable[..., Service]) -> None:
+    """Declared memory of running jobs counts against the machine's; jobs that declare none start beside them."""
+    service, there_is = open_service(), machine.memory_here()
+    asked = Submission(command=("sleep", "600"), options={"memory": round(0.6 * there_is)})
+    first = service.submit(ME, asked).id
+    until(lambda: in_state(service, ME, first, JobState.RUNNING))
+    second, free = service.submit(ME, asked).id, service.submit(ME, EXTERNAL).id
+    assert until(lambda: held(service, second)).reason.startswith("waits for memory: it needs ")
+    until(lambda: in_state(service, ME, free, JobState.RUNNING))
+    service.cancel(ME, first)
+    until(lambda: in_state(service, ME, second, JobState.RUNNING))
+
+
+def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[..., Service]) -> None:
+    """Whoever follows the stream hears why a job waits, once for each change of the reason."""
+    service = open_service(max_jobs_active=0, defaults=UserLimits(max_running=1))
+
+    async def follow() -> list[Notice]:
+        told: list[Notice] = []
+        async with service.notices(ANN, kinds={"job.waiting", "job.started"}) as notices:
+            await asyncio.to_thread(service.submit, ANN, EXTERNAL)
+            await asyncio.to_thread(service.submit, ANN, EXTERNAL)
+            while len(told) < 2:
+                told += await notices.next()
+            settings = service.settings
+            await asyncio.to_thread(service.reload, replace(settings, max_jobs_active=5))
+            while len(told) < 4:
+                told += await notices.next()
+        return told
+
+    told = asyncio.run(follow())
+    no_room = "waits because 0 jobs may run at a time"
+    assert [(one.kind, one.job_id, one.body["reason"]) for one in told] == [
+        ("job.waiting", "external", no_room),
+        ("job.waiting", "external-2", no_room),
+        ("job.started", "external", ""),
+        ("job.waiting", "external-2", "waits because 1 job of ann may run at a time"),
+    ]
+
+
+def test_the_command_line_shows_why_a_job_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`slaq ls`, `slaq show` and `slaq why` give the reason of a job that is held back."""
+    monkeypatch.setenv("SLAQ_HOME", str(tmp_path))
+    with serving(tmp_path, max_jobs_active=0) as served, connect(served.unix) as client:
+        job = external(client)
+        reason = "waits because 0 jobs may run at a time"
+        until(lambda: client.show_job(job)["reason"] == reason)
+        for command in (["ls"], ["show", job], ["why", job]):
+            done = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)
+            assert done.exit_code == 0, done.output
+            assert reason in done.stdout
+
+
+#: Opens a service in a process whose limit of open files is that given, and says what becomes of three jobs.
+CROWDED = """
+import json, pathlib, resource, sys, time
+soft, hard, home = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+from slaq.bootstrap import open_service
+from slaq.config.service import ServiceSettings
+from slaq.service.records import Identity, Submission
+me = Identity(user="me", admin=True)
+service = open_service(ServiceSettings(home=home, listen=home / "slaq.sock", epoch_seconds=0.05))
+jobs = [service.submit(me, Submission(external=True)).id for _ in range(3)]
+while any(service.job(me, job).reason == "waits for the next decision" for job in jobs):
+    time.sleep(0.01)
+print(json.dumps([service.job(me, job).reason for job in jobs]))
+service.close()
+"""
+
+
+def crowded(soft: int, hard: int, home: Path) -> list[str]:
+    command = [sys.executable, "-c", CROWDED, str(soft), str(hard), str(home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_jobs_wait_where_the_process_could_not_open_their_files(tmp_path: Path) -> None:
+    """No more jobs run than the limit of open files allows; the soft limit is raised to the hard one first."""
+    room = machine.DESCRIPTORS_RESERVED + 2 * machine.DESCRIPTORS_EACH
+    reason = f"waits for file descriptors: {2 * machine.DESCRIPTORS_EACH} are enough for 2 jobs"
+    assert crowded(room, room, tmp_path / "tight") == ["", "", reason]
+    assert crowded(room, 2 * room, tmp_path / "raised") == ["", "", ""]
+
+
+def test_a_job_has_the_limits_that_the_service_was_started_with(tmp_path: Path) -> None:
+    """What the service raises for itself is not handed on to jobs, which may raise it themselves."""
+    code = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512));"
+        "os.execv(sys.executable, [sys.executable, '-m', 'slaq', *sys.argv[1:]])"
+    )
+    home = tmp_path / "home"
+    command = [sys.executable, "-c", code, "serve", "--home", str(home), "--epoch-seconds", "0.1"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as service:
+        try:
+            until((home / "slaq.sock").exists)
+            with connect(f"unix://{home}/slaq.sock") as client:
+                limits = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+                job = client.send(python(limits)).id
+                until(lambda: client.show_job(job)["state"] == "completed")
+                assert client.log(job).data == b"(256, 512)\n"
+        finally:
+            service.terminate()
