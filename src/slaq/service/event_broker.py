@@ -7,14 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from slaq.service.records import Notice
+from slaq.service.records import Notice, NoticeKind
 
 #: Notices kept for listeners who come back, and notices that may wait for one listener.
 KEPT, WAITING = 10_000, 2_000
 #: Numbers reserved at a time: after a crash the next number lies beyond the block.
 BLOCK = 1_000
-#: The kind of notice that tells a listener that others were lost: everything has to be read anew.
-MISSED = "missed"
 #: Returns a notice as a listener may see it; None where the listener may not.
 Show = Callable[[Notice], Notice | None]
 
@@ -33,7 +31,7 @@ class EventBroker:
 
     def publish(
         self,
-        kind: str,
+        kind: NoticeKind,
         at: float,
         body: Mapping[str, Any],
         *,
@@ -140,5 +138,5 @@ class Subscription:
         first = waiting[0] if waiting else kept[-1] if kept else None
         number = (self._after or 0) if first is None else first.number - bool(waiting)
         return Notice(
-            number=number, kind=MISSED, at=first.at if first else 0.0, job_id=None, owner=None, body={}
+            number=number, kind="missed", at=first.at if first else 0.0, job_id=None, owner=None, body={}
         )

@@ -16,7 +16,7 @@ from slaq.ports import Clock
 from slaq.service.event_broker import EventBroker
 from slaq.service.kinds import Kinds
 from slaq.service.live_job import NEW, UNKNOWN, LiveJob
-from slaq.service.records import Prospect
+from slaq.service.records import NoticeKind, Prospect
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite.records import JobRow
 
@@ -64,7 +64,7 @@ class LiveJobs:
             job.row = row
         return job
 
-    def publish(self, kind: str, job: LiveJob, body: Mapping[str, object] | None = None) -> None:
+    def publish(self, kind: NoticeKind, job: LiveJob, body: Mapping[str, object] | None = None) -> None:
         """Publish a notice about a job: its state and reason, unless the body says otherwise."""
         facts = {"state": str(job.state), "reason": job.reason} if body is None else body
         self.broker.publish(kind, self.clock.now(), facts, job_id=job.row.id, owner=job.row.owner)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from slaq.core.errors import CommandError
 from slaq.core.job import JobState
@@ -179,15 +179,29 @@ class ClusterView:
     troubles: tuple[str, ...] = ()
 
 
+NoticeKind = Literal[
+    "job.submitted",
+    "job.waiting",
+    "job.started",
+    "job.observed",
+    "job.paused",
+    "job.resumed",
+    "job.changed",
+    "job.ended",
+    "decision",
+    "cluster.changed",
+    # Notices were lost: the listener was too slow, or away for too long.
+    "missed",
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One event of the event stream."""
 
     #: Ascending, never used twice, also over restarts.
     number: int
-    #: "job.submitted", "job.waiting", "job.started", "job.observed", "job.paused", "job.resumed", "job.changed",
-    #: "job.ended", "decision", "cluster.changed".
-    kind: str
+    kind: NoticeKind
     at: float
     job_id: str | None
     #: The owner of the job; None where the notice is about the cluster.

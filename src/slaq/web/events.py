@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from slaq.core.errors import LimitError
 from slaq.service.event_broker import Subscription
-from slaq.service.records import Notice
+from slaq.service.records import Notice, NoticeKind
 from slaq.web.dependencies import Serving, Who
 from slaq.web.responses import refusals
 
@@ -53,10 +53,7 @@ async def _subscribed(  # noqa: PLR0913 (one parameter per filter)
     after: Annotated[
         int | None, Query(ge=0, lt=2**53, description="After the notice of this number.")
     ] = None,
-    kind: Annotated[
-        list[Annotated[str, Query(min_length=1, max_length=64)]] | None,
-        Query(max_length=32, description="Of these kinds only."),
-    ] = None,
+    kind: Annotated[list[NoticeKind] | None, Query(max_length=32, description="Of these kinds only.")] = None,
     job: Annotated[str | None, Query(min_length=1, max_length=200, description="About this job.")] = None,
     last_event_id: Annotated[str, Header(pattern=r"^[0-9]{0,15}$", description="Wins over `after`.")] = "",
 ) -> AsyncIterator[Subscription]:
