@@ -172,7 +172,7 @@ class Amount:
 
 #: The default amount by engine: on two cores, ten or more jobs are active at a time.
 USUAL_AMOUNTS = {
-    "local": Amount(jobs=30, seconds=40.0, size=0.7),
+    "local": Amount(jobs=30, seconds=30.0, size=0.9),
     "spark": Amount(jobs=20, seconds=60.0, size=1.0),
 }
 

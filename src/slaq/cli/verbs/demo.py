@@ -50,7 +50,7 @@ EPOCH_SECONDS = 0.5
     "--over",
     type=click.FloatRange(min=0),
     callback=finite,
-    help="Seconds over which the jobs arrive.  [default: 40; on Spark 60]",
+    help="Seconds over which the jobs arrive.  [default: 30; on Spark 60]",
 )
 @click.option(
     "--size",

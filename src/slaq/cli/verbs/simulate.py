@@ -3,12 +3,16 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from slaq.bootstrap import FORECASTERS, policy_names
 from slaq.cli.display.outputs import page_path, picture_path
 from slaq.cli.input.finite import finite
+
+if TYPE_CHECKING:
+    from slaq.cli.display.comparison import Comparison
 
 
 @click.command("simulate")
@@ -105,23 +109,41 @@ def command(
     if plot is not None:
         comparison.write_plot(plot)
     if report is not None:
-        facts = {
-            "workload": "standard input" if workload == "-" else workload,
-            **describe(jobs).facts(capacity),
-            "capacity": f"{capacity:,} cores" if nodes is None else f"as in {nodes}",
-            "epoch": f"{epoch_seconds:g} s",
-            "forecaster": forecaster,
-        }
+        facts = describe(jobs).facts(capacity)
         options = {"capacity": capacity, "epoch-seconds": f"{epoch_seconds:g}", "forecaster": forecaster}
         options |= {} if nodes is None else {"nodes": nodes}
-        under = " and ".join(chosen) if len(chosen) < 3 else f"{len(chosen)} policies"
-        title = f"{len(jobs):,} jobs under {under}"
-        typed = _command(workload, chosen, options)
-        comparison.write_report(report, title=title, facts=facts, command=typed)
+        _write_report(report, comparison, jobs=len(jobs), workload=workload, facts=facts, options=options)
     if as_json:
         click.echo(comparison.as_json())
     else:
         comparison.print_table()
+
+
+def _write_report(
+    path: Path,
+    comparison: "Comparison",
+    *,
+    jobs: int,
+    workload: str,
+    facts: Mapping[str, str],
+    options: Mapping[str, object],
+) -> None:
+    """Write the page, with the facts of the workload and the options of the simulation."""
+    policies = tuple(comparison.runs)
+    nodes = options.get("nodes")
+    under = " and ".join(policies) if len(policies) < 3 else f"{len(policies)} policies"
+    comparison.write_report(
+        path,
+        title=f"{jobs:,} jobs under {under}",
+        facts={
+            "workload": "standard input" if workload == "-" else workload,
+            **facts,
+            "capacity": f"{options['capacity']:,} cores" if nodes is None else f"as in {nodes}",
+            "epoch": f"{options['epoch-seconds']} s",
+            "forecaster": str(options["forecaster"]),
+        },
+        command=_command(workload, policies, options),
+    )
 
 
 def _command(workload: str, policies: Sequence[str], options: Mapping[str, object]) -> str:
