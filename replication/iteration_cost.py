@@ -87,7 +87,10 @@ def run(settings: Settings) -> Results:
             for name, (model_bytes, iterations) in sizes.items():
                 many = WARM_UP + (3 if settings.quick else iterations)
                 job = cluster.submit(
-                    Training(layer_sizes(model_bytes), many), data, partitions=PARTITIONS, name=name
+                    Training(layer_sizes(model_bytes), many),
+                    data,
+                    partitions=PARTITIONS,
+                    name=name.replace(" ", "-"),
                 )
                 job.result()
                 driver = [beside["driver_seconds"] for beside in job.metrics]
