@@ -33,6 +33,8 @@ class Engine(Protocol):
 
     A job runs only between its `start` and its end. Every job that was started ends once, in one
     `JobEnded`, and reports nothing after it. Observations of a job come in the order of its iterations.
+    A job that the engine loses through no fault of the job is told in a `JobLost`: nothing of it runs then, and
+    `start` lets it go on.
     """
 
     def capacity(self) -> float:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ from slaq.core.admission import Admission
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
-from slaq.core.events import JobEnded
+from slaq.core.events import Event, JobEnded, JobLost
 from slaq.core.roster import Roster
 from slaq.core.sizes import fit_sizes
 from slaq.ports import Clock, Engine, Store
@@ -42,6 +42,8 @@ class Scheduler:
     appraisal: Appraisal | None = None
     #: Why queued jobs that are due were not started in the last epoch: a sentence each, by id.
     held: Mapping[str, str] = field(default_factory=dict)
+    #: The jobs that the engine has lost, by id; they are started again in the coming epoch.
+    lost: list[str] = field(default_factory=list)
     #: Epochs begin at whole multiples of their length: the multiple that is waited for.
     slot: int = 0
 
@@ -68,7 +70,8 @@ class Scheduler:
         """Decide and grant once; return the decision, or None where no job is active."""
         now, epoch = self.clock.now(), self.epoch
         self.epoch, self.began = epoch + 1, now
-        # 1. Admit: of the queued jobs, those that nothing holds back are started.
+        # 1. Admit: jobs that were lost go on, and of the queued jobs those that nothing holds back are started.
+        self._restart_lost()
         review = self.admission.review(self.store.queued, now)
         self.held = review.held
         for spec in review.start:
@@ -79,9 +82,7 @@ class Scheduler:
         # 2. Drain: what has happened goes into the store first, then into the histories.
         events = self.engine.poll()
         self.store.append(events)
-        for event in events:
-            if isinstance(event, JobEnded):
-                self.admission.running.end(event.job_id)
+        self._note_absent(events)
         began = time.process_time()
         self.roster.absorb(events)
         if not self.roster.ids:
@@ -102,6 +103,21 @@ class Scheduler:
         decision = explain(appraisal, allocation, epoch, now, spent)
         self.store.record(decision, grant)
         return decision
+
+    def _restart_lost(self) -> None:
+        lost, self.lost = self.lost, []
+        for job_id in lost:
+            spec = self.admission.running.jobs.get(job_id)
+            if spec is not None:
+                self.engine.start(spec)
+
+    def _note_absent(self, events: Sequence[Event]) -> None:
+        """Take note of the jobs that no longer run."""
+        for event in events:
+            if isinstance(event, JobEnded):
+                self.admission.running.end(event.job_id)
+            elif isinstance(event, JobLost):
+                self.lost.append(event.job_id)
 
     def wait(self) -> None:
         """7. Wait for the next epoch, or until the clock is woken; a late epoch is skipped, never queued up."""

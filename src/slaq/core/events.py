@@ -57,6 +57,16 @@ class TrainingChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobLost:
+    """A job stopped running through no fault of its own; it has not ended, and can be started again."""
+
+    job_id: str
+    at: float
+    #: One sentence on what happened.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """A job ended."""
 
@@ -77,5 +87,7 @@ class CapacityChanged:
 
 
 #: The events about one job.
-JobEvent = LossObserved | LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobEnded
+JobEvent = (
+    LossObserved | LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
+)
 Event = JobEvent | CapacityChanged

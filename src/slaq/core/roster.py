@@ -18,6 +18,7 @@ from slaq.core.events import (
     DemandChanged,
     Event,
     JobEnded,
+    JobLost,
     LearningRateChanged,
     LossObserved,
     TrainingChanged,
@@ -145,7 +146,7 @@ class Roster(Rows):
         self._take_in(reported)
 
     def _apply(
-        self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobEnded
+        self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
     ) -> None:
         """Apply an event other than a loss to a job that has a row."""
         row = self.ids[event.job_id]
@@ -159,6 +160,8 @@ class Roster(Rows):
                 self._restate(event.job_id)
             case TrainingChanged():
                 self.competes[row] = event.trains
+            case JobLost():
+                pass  # What the job has learned and is owed stays; the scheduler starts the job again.
             case JobEnded():
                 self._dismiss(event.job_id)
 

@@ -12,6 +12,7 @@ from slaq.core.events import (
     DemandChanged,
     Event,
     JobEnded,
+    JobLost,
     LearningRateChanged,
     LossObserved,
     TrainingChanged,
@@ -101,6 +102,10 @@ class Journal:
     def capacity_changed(self, capacity: float) -> None:
         """Note that cores were gained or lost."""
         self._add(CapacityChanged(at=0.0, capacity=capacity))
+
+    def lost(self, job_id: str, reason: str) -> None:
+        """Note that a job stopped running through no fault of its own."""
+        self._add(JobLost(job_id=job_id, at=0.0, reason=reason))
 
     def ended(self, job_id: str, ending: Ending) -> None:
         """Note the end of a job."""

@@ -87,6 +87,13 @@ class LiveJob:
         elif self.best_loss is None or seen.loss < self.best_loss:
             self.best_loss = seen.loss
 
+    def forget_curve(self) -> None:
+        """Show no loss until the next one: the job begins from nothing."""
+        self.iteration = -1
+        self.first_loss = self.loss = self.best_loss = None
+        self.diverged = False
+        self.reduction = 0.0
+
     @property
     def state(self) -> JobState:
         """Its state as shown: paused is shown in place of queued or running."""

@@ -1,26 +1,35 @@
 """Starts jobs: has their kinds prepare them, and passes them on to the engine."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from typing_extensions import override
 
-from slaq.core.errors import SlaqError
-from slaq.core.events import Event, JobEnded
+from slaq.core.errors import SlaqError, StoreError
+from slaq.core.events import CurveBegan, Event, JobEnded, JobLost, LossObserved
 from slaq.core.job import JobSpec, JobState
+from slaq.jobs.options import IfLost
 from slaq.ports import Engine
 from slaq.service.kinds import Progress
 from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.stores.sqlite.records import JobRow
 
+#: Why a job ended that was lost and is not to be run again.
+LOST = "the service lost the job while it ran, and the job's owner asked not to run it again"
+
 
 class PreparingEngine(Engine):
-    """An engine that has a job's kind prepare the job before it starts. A job that cannot start ends as failed."""
+    """An engine that has a job's kind prepare the job before it starts. A job that cannot start ends as failed.
+
+    A job that was lost is started again, or ended, as its owner asked with `if_lost`.
+    """
 
     def __init__(self, engine: Engine, live_jobs: LiveJobs) -> None:
         self._engine = engine
         self._live_jobs = live_jobs
-        self._failed: list[JobEnded] = []
+        #: What happened to jobs while they were started; the next poll returns it.
+        self._events: list[Event] = []
 
     @override
     def capacity(self) -> float:
@@ -28,31 +37,23 @@ class PreparingEngine(Engine):
 
     @override
     def start(self, spec: JobSpec) -> None:
-        self.begin(self._live_jobs.jobs[spec.id])
+        job = self._live_jobs.jobs[spec.id]
+        if job.row.attempts == 0:
+            self.begin(job)
+        elif job.ending:
+            self._end(job, JobState.CANCELLED, "stopped on request")
+        else:
+            self._begin_lost(job)
 
     def begin(self, job: LiveJob, *, fresh_curve: bool = False) -> None:
         """Start a job; with `fresh_curve` its iterations count from the beginning again."""
-        now, before, store = self._live_jobs.clock.now(), job.row, self._live_jobs.store
-        progress = Progress(attempts=before.attempts) if fresh_curve else _progress(before, now)
+        before = job.row
+        progress = Progress(attempts=before.attempts) if fresh_curve else self._progress(before)
         again = " again" if before.attempts else ""
         try:
-            store.begin_attempt(
-                before.id,
-                at=now,
-                first_iteration=progress.last_iteration + 1,
-                log_start=job.kind.files(before.id).reports_size(),
-                fresh_curve=fresh_curve,
-            )
-            self._live_jobs.replace_row(store.job(before.id))
-            job.kind.prepare(job.row, job.submission, progress)
-            self._engine.start(job.row.spec)
+            self._begin(job, progress, fresh_curve=fresh_curve)
         except (SlaqError, OSError) as error:
-            reason = f"could not be started{again}: {error}"
-            self._failed.append(JobEnded(job_id=before.id, at=now, state=JobState.FAILED, reason=reason))
-            return
-        self._live_jobs.publish("job.started", job)
-        if job.kind.remote is not None:
-            job.kind.remote.catch_up(before.id)
+            self._end(job, JobState.FAILED, f"could not be started{again}: {error}")
 
     @override
     def stop(self, job_id: str) -> None:
@@ -64,15 +65,64 @@ class PreparingEngine(Engine):
 
     @override
     def poll(self) -> Sequence[Event]:
-        failed, self._failed = self._failed, []
-        return [*failed, *self._engine.poll()]
+        events, self._events = self._events, []
+        return [*events, *self._engine.poll()]
 
+    def _begin(self, job: LiveJob, progress: Progress, *, fresh_curve: bool) -> None:
+        job_id, store = job.row.id, self._live_jobs.store
+        store.begin_attempt(
+            job_id,
+            at=self._live_jobs.clock.now(),
+            first_iteration=progress.last_iteration + 1,
+            log_start=job.kind.files(job_id).reports_size(),
+            fresh_curve=fresh_curve,
+        )
+        self._live_jobs.replace_row(store.job(job_id))
+        job.kind.prepare(job.row, job.submission, progress)
+        self._engine.start(job.row.spec)
+        self._live_jobs.publish("job.started", job)
+        if job.kind.remote is not None:
+            job.kind.remote.catch_up(job_id)
 
-def _progress(row: JobRow, now: float) -> Progress:
-    return Progress(
-        attempts=row.attempts,
-        last_iteration=row.iteration,
-        first_loss=row.first_loss,
-        seconds=0.0 if row.started_at is None else max(now - row.started_at, 0.0),
-        report_offset=row.report_offset,
-    )
+    def _begin_lost(self, job: LiveJob) -> None:
+        """Start a job that the engine lost, from where its reports end or from the beginning, or end it."""
+        try:
+            # What it reported up to its loss was stored with the epoch in which the loss was told.
+            row = self._live_jobs.replace_row(self._live_jobs.store.job(job.row.id)).row
+            found = job.kind.recover(row, job.submission, self._live_jobs.clock.now())
+            if found.if_lost is IfLost.FAIL:
+                self._end(job, JobState.FAILED, LOST)
+                return
+            fresh = found.if_lost is IfLost.RESTART
+            unread = [] if fresh else list(found.unread)
+            progress = Progress(attempts=row.attempts) if fresh else self._progress(row, unread)
+            self._begin(job, progress, fresh_curve=fresh)
+        except StoreError as error:
+            # Nothing can be started while the disk is full: the next epoch tries again.
+            self._events.append(JobLost(job_id=job.row.id, at=self._live_jobs.clock.now(), reason=str(error)))
+        except (SlaqError, OSError) as error:
+            self._end(job, JobState.FAILED, f"could not be started again: {error}")
+        else:
+            self._events += unread
+            if fresh:
+                job.forget_curve()
+                self._events.append(CurveBegan(job_id=job.row.id, at=self._live_jobs.clock.now()))
+
+    def _progress(self, row: JobRow, unread: Sequence[LossObserved] = ()) -> Progress:
+        """Return how far a job has come, with losses that are in its files and not in the store yet."""
+        now = self._live_jobs.clock.now()
+        known = Progress(
+            attempts=row.attempts,
+            last_iteration=row.iteration,
+            first_loss=row.first_loss,
+            seconds=0.0 if row.started_at is None else max(now - row.started_at, 0.0),
+            report_offset=row.report_offset,
+        )
+        if not unread:
+            return known
+        first = unread[0].observation.loss if known.first_loss is None else known.first_loss
+        return replace(known, last_iteration=unread[-1].observation.iteration, first_loss=first)
+
+    def _end(self, job: LiveJob, state: JobState, reason: str) -> None:
+        now = self._live_jobs.clock.now()
+        self._events.append(JobEnded(job_id=job.row.id, at=now, state=state, reason=reason))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from slaq.core.errors import DuplicateJobError, UnknownJobError
-from slaq.core.events import JobEnded
+from slaq.core.events import JobEnded, JobLost
 from slaq.core.job import JobState
 from slaq.engines.journal import Journal, JournalEntry
 from slaq.engines.node.commands.runner import CommandJob, CommandRunner
@@ -30,7 +30,7 @@ class Node(Protocol):
         ...
 
     def prepare(self, job_id: str, work: Any) -> None:
-        """Take what a job does; raises where that cannot run."""
+        """Take what a job does; raises where that cannot run. A job that was lost may be prepared once more."""
         ...
 
     def start(self, job_id: str) -> None:
@@ -64,8 +64,9 @@ class LocalNode(Node):
         self._lock = threading.Lock()
         #: By the ids of jobs that were prepared and have not ended.
         self._runner: dict[str, Runner[Any]] = {}
-        #: Those of them that were not started yet.
+        #: Those of them that were not started yet, and those that were lost and can be started again.
         self._prepared: set[str] = set()
+        self._lost: set[str] = set()
         self._shares: dict[str, ShareFile] = {}
 
     @override
@@ -76,13 +77,14 @@ class LocalNode(Node):
     def prepare(self, job_id: str, work: Any) -> None:
         runner = self._runners[type(work)]
         with self._lock:
-            if job_id in self._runner:
+            if job_id in self._runner and job_id not in self._lost:
                 raise DuplicateJobError(job_id)
             self._runner[job_id] = runner
         try:
             share = runner.prepare(job_id, work)
         except BaseException:
-            del self._runner[job_id]
+            with self._lock:
+                self._forget(job_id)
             raise
         with self._lock:
             self._prepared.add(job_id)
@@ -95,6 +97,7 @@ class LocalNode(Node):
             if job_id not in self._prepared:
                 raise UnknownJobError(job_id)
             self._prepared.remove(job_id)
+            self._lost.discard(job_id)
         if job_id in self._shares:
             self._shares[job_id].write(_share_of(0.0))
         self._runner[job_id].start(job_id)
@@ -117,12 +120,20 @@ class LocalNode(Node):
     @override
     def poll(self) -> Sequence[JournalEntry]:
         entries = self._journal.take()
-        ended = [entry.event.job_id for entry in entries if isinstance(entry.event, JobEnded)]
         with self._lock:
-            for job_id in ended:
-                self._runner.pop(job_id, None)
-                self._shares.pop(job_id, None)
+            for entry in entries:
+                if isinstance(entry.event, JobLost):
+                    self._prepared.add(entry.event.job_id)
+                    self._lost.add(entry.event.job_id)
+                elif isinstance(entry.event, JobEnded):
+                    self._forget(entry.event.job_id)
         return entries
+
+    def _forget(self, job_id: str) -> None:
+        self._runner.pop(job_id, None)
+        self._shares.pop(job_id, None)
+        self._prepared.discard(job_id)
+        self._lost.discard(job_id)
 
     @override
     def close(self) -> None:

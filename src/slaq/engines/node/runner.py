@@ -22,7 +22,7 @@ class Runner(Protocol[Work_contra]):
         ...
 
     def start(self, job_id: str) -> None:
-        """Begin a job that was prepared."""
+        """Begin a job that was prepared, or let one that was lost go on."""
         ...
 
     def end(self, job_id: str, state: JobState, reason: str) -> None:

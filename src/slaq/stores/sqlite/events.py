@@ -13,6 +13,7 @@ from slaq.core.events import (
     DemandChanged,
     Event,
     JobEnded,
+    JobLost,
     LearningRateChanged,
     LossObserved,
     TrainingChanged,
@@ -23,7 +24,9 @@ from slaq.stores.sqlite.packing import rebuilt, storable
 from slaq.stores.sqlite.queries import SQL
 
 Row = tuple[Any, ...]
-OtherEvent = LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobEnded | CapacityChanged
+OtherEvent = (
+    LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded | CapacityChanged
+)
 T = TypeVar("T", bound=OtherEvent)
 
 _KINDS: Mapping[str, type[OtherEvent]] = {
@@ -31,6 +34,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "curve": CurveBegan,
     "demand": DemandChanged,
     "training": TrainingChanged,
+    "lost": JobLost,
     "ended": JobEnded,
     "capacity": CapacityChanged,
 }

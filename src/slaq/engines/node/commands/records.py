@@ -87,6 +87,8 @@ class CommandExited:
     tail: str = ""
     #: Why it could not be started or was lost; empty where it ran.
     fault: str = ""
+    #: Whether what runs commands was lost, and the command with it through no fault of its own.
+    lost: bool = False
 
     @property
     def reason(self) -> str:

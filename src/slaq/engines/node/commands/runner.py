@@ -1,6 +1,7 @@
 """Runs command jobs: gives each one's process tree its share of the cores, and tells what becomes of it."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -22,6 +23,10 @@ from slaq.engines.node.share_file import ShareFile
 
 #: Seconds between two looks at time budgets.
 TICK = 0.1
+#: Seconds until jobs whose supervisor was lost may go on: at first, and at most when that happens again and again.
+FIRST_DELAY, LONGEST_DELAY = 0.1, 60.0
+#: Seconds after which the loss of a supervisor is forgotten.
+FORGET_SECONDS = 120.0
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +60,37 @@ class _CommandRun:
     reason: str = ""
 
 
+@dataclass(slots=True)
+class _Losses:
+    """How often what runs commands was lost lately: each loss within a short time doubles the wait."""
+
+    lost_at: float = -math.inf
+    delay: float = FIRST_DELAY
+
+    def next_delay(self, now: float) -> float:
+        """Count a loss; return the seconds that its jobs wait before they may go on."""
+        if now - self.lost_at > FORGET_SECONDS:
+            self.delay = FIRST_DELAY
+        elif now - self.lost_at > self.delay:
+            self.delay = min(2 * self.delay, LONGEST_DELAY)
+        self.lost_at = now
+        return self.delay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LostRun:
+    """One command job that was lost, until the scheduler is told."""
+
+    job: CommandJob
+    reason: str
+    due: float
+
+
 class CommandRunner(Runner[CommandJob]):
-    """Owns the commands in a thread of its own; other threads only leave orders for it."""
+    """Owns the commands in a thread of its own; other threads only leave orders for it.
+
+    The loss of the supervisor is no job's fault: its jobs are told as lost, and can be started again.
+    """
 
     def __init__(self, journal: Journal, throttle: str | None = None, token: str | None = None) -> None:
         self._journal = journal
@@ -65,6 +99,8 @@ class CommandRunner(Runner[CommandJob]):
         self._inbox = Inbox(self._commands.selector)
         self._prepared: dict[str, CommandJob] = {}
         self._runs: dict[str, _CommandRun] = {}
+        self._lost: dict[str, _LostRun] = {}
+        self._losses = _Losses()
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -113,7 +149,7 @@ class CommandRunner(Runner[CommandJob]):
     def _care(self) -> None:
         try:
             while not self._closed:
-                for record in self._commands.poll(TICK if self._runs else None):
+                for record in self._commands.poll(TICK if self._runs or self._lost else None):
                     self._take(record)
                 self._look()
         finally:
@@ -125,7 +161,7 @@ class CommandRunner(Runner[CommandJob]):
         self._commands.close()
         for record in self._commands.poll():
             self._take(record)
-        for job_id in list(self._runs):
+        for job_id in [*self._runs, *self._lost]:
             self._conclude(job_id, JobState.CANCELLED, SHUT_DOWN)
         self._commands.selector.close()
         self._inbox.close()
@@ -135,6 +171,10 @@ class CommandRunner(Runner[CommandJob]):
         for job_id, run in list(self._runs.items()):
             if over := run.job.goal.overdue(now - run.started_at):
                 self._end(job_id, JobState.COMPLETED, over)
+        for job_id in [job_id for job_id, lost in self._lost.items() if now >= lost.due]:
+            lost = self._lost.pop(job_id)
+            self._prepared[job_id] = lost.job
+            self._journal.lost(job_id, lost.reason)
 
     def _start(self, job_id: str, job: CommandJob) -> None:
         self._runs[job_id] = _CommandRun(
@@ -161,13 +201,16 @@ class CommandRunner(Runner[CommandJob]):
                 self._commands.set_share(job_id, run.cores)
 
     def _end(self, job_id: str, state: JobState, reason: str) -> None:
+        if job_id in self._lost:
+            self._conclude(job_id, state, reason)
         run = self._runs.get(job_id)
         if run is not None and run.ending is None:
             run.ending, run.reason = state, reason
             self._commands.stop(job_id)
 
     def _conclude(self, job_id: str, state: JobState, reason: str = "") -> None:
-        del self._runs[job_id]
+        self._runs.pop(job_id, None)
+        self._lost.pop(job_id, None)
         # What a command that did as asked returns is its exit status.
         result = 0 if state is JobState.COMPLETED else None
         self._journal.ended(job_id, Ending(state=state, reason=reason, result=result))
@@ -196,12 +239,27 @@ class CommandRunner(Runner[CommandJob]):
         if reason := run.job.goal.reached(seen.iteration, run.first_loss, seen.loss):
             self._end(event.job_id, JobState.COMPLETED, reason)
 
+    def _lose(self, job_id: str, run: _CommandRun, reason: str) -> None:
+        """Keep a job that was lost until it may go on."""
+        del self._runs[job_id]
+        now = time.monotonic()
+        _log.warning("job lost", extra={"job": job_id, "reason": reason})
+        job = replace(
+            run.job,
+            last_iteration=run.iteration,
+            first_loss=run.first_loss,
+            spent_seconds=now - run.started_at,
+        )
+        self._lost[job_id] = _LostRun(job=job, reason=reason, due=now + self._losses.next_delay(now))
+
     def _exited(self, record: CommandExited, run: _CommandRun) -> None:
         if run.ending is not None:
             self._conclude(record.job_id, run.ending, run.reason)
-        elif record.stopped:
-            # Only the end of the node stops a command that was not told to end.
+        elif record.stopped and self._closed:
             self._conclude(record.job_id, JobState.CANCELLED, SHUT_DOWN)
+        elif record.lost or record.stopped:
+            # A supervisor that finds itself cut off from the node stops what it runs.
+            self._lose(record.job_id, run, record.fault or "what runs commands had to end")
         elif not record.reason:
             self._conclude(record.job_id, JobState.COMPLETED)
         elif run.restarts < run.job.max_restarts and not record.fault:

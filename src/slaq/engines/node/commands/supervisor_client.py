@@ -199,9 +199,10 @@ class SupervisorClient:
         if self._running:
             _log.error("command supervisor lost", extra={"why": why, "status": status})
             kill_marked(f"{self._token}.")
-        fault = f"the process that supervised the command was lost ({why}, status {status})"
+        fault = f"the process that supervises commands was lost ({why}, status {status})"
         self._records += (
-            CommandExited(job_id=job_id, status=-9, fault=fault) for job_id in sorted(self._running)
+            CommandExited(job_id=job_id, status=-9, fault=fault, lost=True)
+            for job_id in sorted(self._running)
         )
         self._running.clear()
 

@@ -1,0 +1,112 @@
+"""Laws of jobs that slaq loses through no fault of their own: the process that supervises commands dies."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("commands as jobs need Linux", allow_module_level=True)
+
+import slaq
+from slaq.core.job import JobState
+from slaq.jobs.options import IfLost
+from slaq.service.service import Service
+from tests.integration.opening import ME, in_state, iterated, printed, python
+from tests.integration.serving import until
+
+#: Says who supervises it, and reports a loss that falls, from what it kept in its own place on.
+SAYS_PARENT = """
+import os, pathlib, slaq, time
+kept = pathlib.Path(os.environ["SLAQ_JOB_DIR"]) / "kept"
+start = int(kept.read_text()) if kept.exists() else 0
+print("parent", os.getppid(), "from", start, "iteration", os.environ["SLAQ_ITERATION"], flush=True)
+for i in range(start, 100000):
+    slaq.report(1 / (1 + i))
+    kept.with_suffix(".new").write_text(str(i + 1))
+    kept.with_suffix(".new").replace(kept)
+    time.sleep(0.01)
+"""
+
+
+def supervisor_of(line: str) -> int:
+    return int(line.split()[1])
+
+
+def kill_supervisor(service: Service, job_id: str, start: int = 1) -> int:
+    """Kill the process that supervises a job which was started so many times; return its number."""
+    line = until(partial(printed, service, job_id, start))[-1]
+    pid = supervisor_of(line)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def test_a_lost_supervisor_is_no_jobs_fault(open_service: Callable[..., Service]) -> None:
+    """Its jobs go on, begin again or end, as their owners asked; none of the others is touched."""
+    service = open_service()
+    ids = {way: service.submit(ME, python(SAYS_PARENT, name=str(way), if_lost=way)).id for way in IfLost}
+    for job_id in ids.values():
+        until(iterated(service, job_id, 20))
+    pid = kill_supervisor(service, ids[IfLost.RESUME])
+    until(partial(in_state, service, ME, ids[IfLost.FAIL], JobState.FAILED))
+    assert "asked not to run it again" in service.job(ME, ids[IfLost.FAIL]).reason
+    for way in (IfLost.RESUME, IfLost.RESTART):
+        line = until(partial(printed, service, ids[way], 2))[1]
+        assert supervisor_of(line) != pid
+        assert service.job(ME, ids[way]).attempts == 2
+    resumed = until(partial(printed, service, ids[IfLost.RESUME], 2))[1].split()
+    assert int(resumed[5]) >= 21, "it was told to begin at an iteration that was known"
+    restarted = until(partial(printed, service, ids[IfLost.RESTART], 2))[1].split()
+    assert int(restarted[5]) == 0
+    until(iterated(service, ids[IfLost.RESUME], 60))
+    until(iterated(service, ids[IfLost.RESTART], 3))
+    numbers = [one["iteration"] for one in service.observations(ME, ids[IfLost.RESUME], limit=100_000)]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_supervisors_may_be_lost_again_and_again(open_service: Callable[..., Service]) -> None:
+    """However often it happens, the job goes on each time, also after a restart of the service."""
+    service = open_service()
+    job_id = service.submit(ME, python(SAYS_PARENT)).id
+    for start in (1, 2, 3):
+        until(iterated(service, job_id, 20 * start))
+        kill_supervisor(service, job_id, start)
+    until(partial(printed, service, job_id, 4))
+    service.close()
+    again = open_service()
+    until(partial(printed, again, job_id, 5))
+    numbers = [one["iteration"] for one in again.observations(ME, job_id, limit=100_000)]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_a_job_that_was_cancelled_stays_cancelled(open_service: Callable[..., Service]) -> None:
+    """A job whose end was asked for before its supervisor was lost is not started again."""
+    service = open_service()
+    job_id = service.submit(ME, python(SAYS_PARENT)).id
+    until(iterated(service, job_id, 5))
+    kill_supervisor(service, job_id)
+    service.cancel(ME, job_id)
+    until(partial(in_state, service, ME, job_id, JobState.CANCELLED))
+    assert service.job(ME, job_id).attempts <= 2
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[slaq.Cluster]:
+    with slaq.Cluster(2, epoch_seconds=0.1, directory=tmp_path) as made:
+        yield made
+
+
+def test_commands_of_an_embedded_cluster_go_on(cluster: slaq.Cluster) -> None:
+    """A command is run again by another supervisor; its curve goes on, and this counts as no restart."""
+    code = SAYS_PARENT.replace('os.environ["SLAQ_JOB_DIR"]', repr(str(cluster.directory_of("x").parent)))
+    code = code.replace(', "iteration", os.environ["SLAQ_ITERATION"]', "").replace("100000", "60")
+    job = cluster.submit_command([sys.executable, "-c", code], max_restarts=0)
+    until(lambda: len(job.losses) >= 20)
+    os.kill(supervisor_of(job.log().splitlines()[0]), signal.SIGKILL)
+    assert job.result(timeout=60) == 0
+    assert [one.iteration for one in job.observations] == list(range(len(job.observations)))
+    assert len(job.log().splitlines()) == 2
