@@ -1,12 +1,20 @@
 """The regular expression that finds a command's losses in what it prints."""
 
 import re
+from functools import lru_cache
 
 from slaq.core.errors import LossSourceError
 
 #: Characters of a loss pattern.
 LONGEST_PATTERN = 1000
+#: Character classes of a pattern that names characters beyond ÿ. Python expands each of them when it compiles the
+#: pattern, which takes up to 8 ms; classes of other characters take a thousandth of that.
+MOST_WIDE_CLASSES = 8
+#: Patterns that are kept compiled.
+KEPT = 1024
 EXAMPLE = r"for example 'loss[ =:]+(\S+)'"
+
+_WIDE = re.compile(r"[^\x00-\xff]|\\[uUN]")
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:
@@ -15,8 +23,13 @@ def checked_pattern(pattern: str) -> re.Pattern[str]:
         raise LossSourceError(
             f"the loss pattern has {len(pattern)} characters", f"give at most {LONGEST_PATTERN}, {EXAMPLE}"
         )
+    if _WIDE.search(pattern) and pattern.count("[") > MOST_WIDE_CLASSES:
+        raise LossSourceError(
+            f"the loss pattern has {pattern.count('[')} character classes, with characters beyond ÿ",
+            f"use at most {MOST_WIDE_CLASSES} of them, {EXAMPLE}",
+        )
     try:
-        compiled = re.compile(pattern)
+        compiled = _compiled(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise LossSourceError(
             f"the loss pattern {pattern!r} is not a regular expression ({error})", f"correct it, {EXAMPLE}"
@@ -27,3 +40,8 @@ def checked_pattern(pattern: str) -> re.Pattern[str]:
             f"put the loss in the only group, or in one named (?P<loss>...), {EXAMPLE}",
         )
     return compiled
+
+
+@lru_cache(maxsize=KEPT)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slaq.core.demand import Demand
-from slaq.jobs.demands import read_demand
+from slaq.jobs.demands import read_demand, written_demand
 
 #: Bytes of a line of reports, beyond which it is cut.
 LONGEST_LINE = 65536
+#: The bounds of what a line may say: a number beyond them makes no sense, and no code behind has to expect it.
+LARGEST_PID, LARGEST_ITERATION = 2**31 - 1, 2**53
+#: Unix time in seconds, and CPU seconds.
+LATEST, MOST_CPU = 1e11, 1e12
+#: Metrics of one loss, and characters of a metric's name; what is beyond is left out.
+MOST_METRICS, LONGEST_NAME = 64, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +66,89 @@ class Report:
 def parse_report(line: bytes) -> Report | None:
     """Return what the line says; None for one that makes no sense."""
     record = json_object(line)
-    at, pid = record.get("time"), record.get("pid")
-    if not isinstance(at, float) or not isinstance(pid, int) or not math.isfinite(at):
+    at, pid = bounded(record.get("time"), LATEST), whole(record.get("pid"), LARGEST_PID)
+    if at is None or not pid:
         return None
     if "can_use" in record:
         demand = read_demand(record["can_use"])
         return None if demand is None else Report(item=NewDemand(demand=demand, at=at), pid=pid)
-    rate, loss = number(record.get("learning_rate")), number(record.get("loss"))
+    rate, loss = record.get("learning_rate"), number(record.get("loss"))
     if rate is not None:
-        return Report(item=NewRate(learning_rate=rate, at=at), pid=pid)
+        found = _new_rate(rate, at)
+        return None if found is None else Report(item=found, pid=pid)
     if loss is None:
         return None
-    count = record.get("iteration")
     reading = Reading(
-        loss=loss, at=at, cpu=number(record.get("cpu")), metrics=read_metrics(record.get("metrics"))
+        loss=loss,
+        at=at,
+        cpu=bounded(record.get("cpu"), MOST_CPU),
+        metrics=read_metrics(record.get("metrics")),
     )
-    return Report(item=reading, pid=pid, count=count if isinstance(count, int) else None)
+    return Report(item=reading, pid=pid, count=whole(record.get("iteration"), LARGEST_ITERATION))
+
+
+def as_json(item: Item) -> object:
+    """Return an item as JSON can hold it; the inverse of `item_from`."""
+    if isinstance(item, NewRate):
+        return {"rate": item.learning_rate, "at": item.at}
+    if isinstance(item, NewDemand):
+        return {"can_use": written_demand(item.demand), "at": item.at}
+    return [item.loss, item.iteration, item.at, item.cpu, dict(item.metrics)]
+
+
+def item_from(said: object) -> Item | None:
+    """Return the item that JSON holds; None where it makes no sense."""
+    if isinstance(said, list) and len(said) == 5:
+        loss = number(said[0])
+        if loss is None:
+            return None
+        return Reading(
+            loss=loss,
+            iteration=whole(said[1], LARGEST_ITERATION),
+            at=bounded(said[2], LATEST),
+            cpu=bounded(said[3], MOST_CPU),
+            metrics=read_metrics(said[4]),
+        )
+    at = bounded(said.get("at"), LATEST) if isinstance(said, dict) else None
+    if not isinstance(said, dict) or at is None:
+        return None
+    if "rate" in said:
+        return _new_rate(said["rate"], at)
+    demand = read_demand(said.get("can_use"))
+    return None if demand is None else NewDemand(demand=demand, at=at)
+
+
+def _new_rate(said: object, at: float) -> NewRate | None:
+    rate = number(said)
+    return NewRate(learning_rate=rate, at=at) if rate is not None and math.isfinite(rate) else None
 
 
 def read_metrics(said: object) -> dict[str, float]:
-    """Return the metrics that are numbers."""
-    named = said if isinstance(said, dict) else {}
-    return {name: value for name, given in named.items() if (value := number(given)) is not None}
+    """Return the metrics that are numbers and have names that can be shown and stored, so many at most."""
+    found: dict[str, float] = {}
+    for name, given in said.items() if isinstance(said, dict) else ():
+        value = number(given)
+        if (
+            value is not None
+            and isinstance(name, str)
+            and 0 < len(name) <= LONGEST_NAME
+            and name.isprintable()
+        ):
+            found[name] = value
+            if len(found) == MOST_METRICS:
+                break
+    return found
+
+
+def whole(value: object, most: int) -> int | None:
+    """Return a whole number from 0 to the given one; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def bounded(value: object, most: float) -> float | None:
+    """Return a number from 0 to the given one; None for anything else."""
+    found = number(value)
+    return found if found is not None and 0.0 <= found <= most else None
 
 
 def json_object(line: bytes | str) -> dict[str, object]:

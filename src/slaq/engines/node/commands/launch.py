@@ -75,7 +75,7 @@ def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, gate: int,
     try:
         die_with_parent(parent)
         os.setsid()
-        _default_signals()
+        reset_signals()
         # When memory runs out, the kernel is to kill the job and not the service.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("500")
@@ -101,7 +101,8 @@ def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, gate: int,
         os._exit(NOT_EXECUTED)
 
 
-def _default_signals() -> None:
+def reset_signals() -> None:
+    """Handle every signal as a fresh process does."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError, ValueError):

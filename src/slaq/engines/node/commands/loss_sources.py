@@ -27,6 +27,10 @@ _LARGEST_ITERATION = 2**53
 _DELIMITERS = (",", "\t", ";")
 
 
+#: A byte of a file; for a loss file, how many losses were read and the first of them.
+Place = Sequence[float]
+
+
 class LossSource(Protocol):
     """Yields the losses of one command as they appear; skips lines that make no sense.
 
@@ -35,7 +39,20 @@ class LossSource(Protocol):
     """
 
     def poll(self, *, final: bool = False) -> Sequence[Item]:
-        """Return what has appeared since the last call; `final` when the command writes no more."""
+        """Return what has appeared since the last call; `final` when the command writes no more.
+
+        The first call with `final` sets how far is read; further ones are needed until `at_end`.
+        """
+        ...
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last call came to the end of what the command has written."""
+        ...
+
+    @property
+    def place(self) -> Place:
+        """How far was read, so that another source of the same kind can go on from there."""
         ...
 
     def close(self) -> None:
@@ -50,14 +67,26 @@ class Reported(LossSource):
     listened to; another takes its place once that one has ended.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._tail = Tail(path, longest=LONGEST_LINE)
+    def __init__(self, path: Path, place: Place | None = None) -> None:
+        self._tail = Tail(path, longest=LONGEST_LINE, start=None if place is None else int(place[0]))
         self._reporter: int | None = None
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
+        if final:
+            self._tail.finish()
         found = (self._parse(line) for line in self._tail.read())
         return [item for item in found if item is not None]
+
+    @property
+    @override
+    def at_end(self) -> bool:
+        return self._tail.at_end
+
+    @property
+    @override
+    def place(self) -> Place:
+        return (self._tail.place,)
 
     @override
     def close(self) -> None:
@@ -81,20 +110,23 @@ class LossPattern(LossSource):
     CPU time raises one. So any pattern may be tried, and none has to be judged by its looks.
     """
 
-    def __init__(self, pattern: str, log: Path) -> None:
+    def __init__(self, pattern: str, log: Path, place: Place | None = None) -> None:
         self._pattern = checked_pattern(pattern)
         self._group: str | int = "loss" if "loss" in self._pattern.groupindex else 1
         self._numbered = "iteration" in self._pattern.groupindex
-        self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE)
+        start = None if place is None else int(place[0])
+        self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE, start=start)
         self._waiting: list[bytes] = []
         self._slow = 0
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
+        if final:
+            self._tail.finish()
         if not self._waiting:
             self._waiting = self._tail.read()
-            if not self._waiting and final and (rest := self._tail.rest()):
-                self._waiting = [rest]
+            if final and self._tail.at_end and (rest := self._tail.rest()):
+                self._waiting.append(rest)
             self._waiting.reverse()
         found: list[Reading] = []
         # Lines that exceed the time of one search wait for the next call.
@@ -104,6 +136,16 @@ class LossPattern(LossSource):
             if reading is not None:
                 found.append(reading)
         return found
+
+    @property
+    @override
+    def at_end(self) -> bool:
+        return self._tail.at_end and not self._waiting
+
+    @property
+    @override
+    def place(self) -> Place:
+        return (self._tail.place,)
 
     @override
     def close(self) -> None:
@@ -140,23 +182,29 @@ class LossFile(LossSource):
     is taken to tell the old story again: only what is beyond the losses known is new.
     """
 
-    def __init__(self, path: Path, column: str) -> None:
+    def __init__(self, path: Path, column: str, place: Place | None = None) -> None:
         self._path = path
         self._column = column
-        self._tail = Tail(path, longest=LONGEST_FILE_LINE)
+        # Read from its start when it was read before: the header is there, and what is known is passed over.
+        start = None if place is None else 0
+        self._tail = Tail(path, longest=LONGEST_FILE_LINE, start=start, follow=True)
         self._restarts = 0
         self._rows = _Rows(column)
         self._first: float | None = None
         #: Losses read from the present file, and how many of its first losses were told before.
         self._seen = self._old = 0
+        if place is not None:
+            self._old, self._first = int(place[0]), place[1]
         if self._tail.old_header:
             self._read_old_header(self._tail.old_header)
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
+        if final:
+            self._tail.finish()
         lines = self._tail.read()
-        if not lines and final and (rest := self._tail.rest()):
-            lines = [rest]
+        if final and self._tail.at_end and (rest := self._tail.rest()):
+            lines.append(rest)
         if self._tail.restarts != self._restarts:
             self._restarts = self._tail.restarts
             self._rows = _Rows(self._column)
@@ -173,6 +221,16 @@ class LossFile(LossSource):
                 found.append(Reading(loss=loss))
         return found
 
+    @property
+    @override
+    def at_end(self) -> bool:
+        return self._tail.at_end
+
+    @property
+    @override
+    def place(self) -> Place:
+        return (self._seen, math.nan if self._first is None else self._first)
+
     @override
     def close(self) -> None:
         self._tail.close()
@@ -183,7 +241,7 @@ class LossFile(LossSource):
         except KeyError:
             raise LossSourceError(
                 f"{self._path} has no column {self._column!r}",
-                f"name one of its columns: {', '.join(self._rows.header[:20])}",
+                f"name one of its columns: {', '.join(self._rows.header[:20])[:500]}",
             ) from None
 
     def _read_old_header(self, header: bytes) -> None:

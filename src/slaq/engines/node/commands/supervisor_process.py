@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from slaq.core.errors import SlaqError
+from slaq.engines.node.commands.readers import Readers
 from slaq.engines.node.commands.records import Ready
 from slaq.engines.node.commands.shares import choose
 from slaq.engines.node.commands.supervisor import Supervisor
@@ -50,6 +51,10 @@ class SupervisorProcess:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: self._close())
+
+    def readers(self, table: ProcessTable) -> Readers:
+        """Return who reads what commands say; the loop wakes when there is something."""
+        return Readers(self._selector, table.exempt)
 
     def tell(self, value: Any) -> None:
         """Have a value sent to the node."""
@@ -109,7 +114,7 @@ def main(descriptor: str, node: str, grace: str, force: str) -> None:
         process.tell(error)
         process.finish()
         return
-    supervisor = Supervisor(choice.throttle, table, float(grace))
+    supervisor = Supervisor(choice.throttle, table, process.readers(table), float(grace))
     process.tell(Ready(throttle=choice.name, refused=dict(choice.refused)))
     try:
         process.run(supervisor)

@@ -2,10 +2,11 @@
 
 import os
 import re
-import stat
+from contextlib import suppress
 from pathlib import Path
 
 from slaq.core.errors import LossSourceError
+from slaq.engines.regular_file import NotRegularError, open_regular
 
 #: Bytes read at a time, so that a flood of output delays nothing else.
 CHUNK = 256 * 1024
@@ -19,9 +20,9 @@ _BREAK = re.compile(rb"[\r\n]+")
 
 
 class Tail:
-    """Follows one file; skips what it holds at first."""
+    """Follows one file. Skips what it holds at first, or goes on from a byte that an earlier tail had reached."""
 
-    def __init__(self, path: Path, *, longest: int) -> None:
+    def __init__(self, path: Path, *, longest: int, start: int | None = None, follow: bool = False) -> None:
         self.path = path
         #: Bytes of a line beyond which it is cut.
         self.longest = longest
@@ -29,22 +30,39 @@ class Tail:
         self.restarts = 0
         #: The first line that the file held at first.
         self.old_header = b""
+        #: Whether the last call of `read` came to the end of what there is to read.
+        self.at_end = True
+        #: The byte after the last whole line.
+        self.place = 0
+        self._follow = follow
         self._offset = 0
+        self._limit: int | None = None
         self._partial = b""
         self._witness = b""
         self._idle = 0
         self._fd = -1
-        if self._open():
+        self._leased = False
+        if start is not None:
+            self._offset = self.place = start
+        elif self._open():
             size = os.fstat(self._fd).st_size
             self.old_header = _BREAK.split(os.pread(self._fd, min(size, longest), 0))[0]
-            self._offset = size
+            self._offset = self.place = size
             self._witness = self._before(size)
+        else:
+            # Where the file cannot be opened now, its size still tells what is old.
+            with suppress(OSError):
+                self._offset = self.place = os.stat(path).st_size
 
     def read(self) -> list[bytes]:
         """Return the whole lines added since the last call, empty ones left out."""
+        self.at_end = True
         if self._fd < 0 and not self._open():
+            self.at_end = not self._leased
             return []
         size = os.fstat(self._fd).st_size
+        if self._limit is not None:
+            size = min(size, self._limit)
         if size == self._offset:
             # Looking the path up is expensive, and files are rarely replaced.
             self._idle += 1
@@ -55,17 +73,30 @@ class Tail:
             return []
         if size < self._offset or not self._before(self._offset).endswith(self._witness):
             self._begin_again()
-        chunk = os.pread(self._fd, CHUNK, self._offset)
+        chunk = os.pread(self._fd, min(CHUNK, max(size - self._offset, 0)), self._offset)
         self._offset += len(chunk)
+        self.at_end = self._offset >= size or not chunk
         self._witness = (self._witness + chunk)[-WITNESS:]
-        *lines, self._partial = _BREAK.split(self._partial + chunk)
-        self._partial = self._partial[: self.longest]
+        *lines, rest = _BREAK.split(self._partial + chunk)
+        if lines:
+            self.place = self._offset - len(rest)
+        self._partial = rest[: self.longest]
         return [line[: self.longest] for line in lines if line]
 
     def rest(self) -> bytes:
         """Return the last line if it has no line break; for a file that is complete."""
         partial, self._partial = self._partial, b""
         return partial
+
+    def finish(self) -> None:
+        """Read no further than the file reaches at the first call: whoever wrote it has ended."""
+        if self._limit is not None:
+            return
+        if self._fd >= 0 and self._replaced():
+            self.close()
+            self._begin_again()
+        with suppress(OSError):
+            self._limit = os.stat(self.path).st_size
 
     def close(self) -> None:
         """Close the file."""
@@ -74,16 +105,21 @@ class Tail:
             self._fd = -1
 
     def _open(self) -> bool:
+        self._leased = False
         try:
-            # Non-blocking: a named pipe would wait for a writer.
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._fd = open_regular(self.path, follow=self._follow)
         except FileNotFoundError:
             return False
+        except BlockingIOError:
+            # Its owner holds a lease on it, which the kernel takes away soon.
+            self._leased = True
+            return False
+        except NotRegularError:
+            raise LossSourceError(
+                f"{self.path} is not a regular file", "name a file that the command writes"
+            ) from None
         except (OSError, ValueError) as error:
             raise LossSourceError(f"{self.path} cannot be read ({error})", "check the path") from None
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            self.close()
-            raise LossSourceError(f"{self.path} is not a regular file", "name a file that the command writes")
         return True
 
     def _before(self, offset: int) -> bytes:
@@ -100,5 +136,5 @@ class Tail:
 
     def _begin_again(self) -> None:
         self.restarts += 1
-        self._offset = 0
+        self._offset = self.place = 0
         self._partial = self._witness = b""

@@ -32,6 +32,8 @@ class ProcessTable:
     def __init__(self) -> None:
         self._me = os.getpid()
         self._known: set[int] = set()
+        #: Children of this process that belong to no tree.
+        self._exempt: set[int] = set()
         self._tree_of: dict[int, str] = {}
         self._members: dict[str, set[int]] = {}
         self._root: dict[str, int] = {}
@@ -45,6 +47,10 @@ class ProcessTable:
         self._reaped: dict[str, float] = {}
         self._most: dict[str, float] = {}
         self._scans = 0
+
+    def exempt(self, pid: int) -> None:
+        """Take note that a child of this process belongs to no tree."""
+        self._exempt.add(pid)
 
     def plant(self, tree: str, root: int) -> None:
         """Begin a tree with the process at its root."""
@@ -74,7 +80,12 @@ class ProcessTable:
         self.strays &= listed
         fresh = listed if thorough else listed - self._known
         self._known = listed
-        rows = {pid: row for pid in fresh if pid not in self._tree_of and (row := _stat(pid))}
+        self._exempt &= listed
+        rows = {
+            pid: row
+            for pid in fresh
+            if pid not in self._tree_of and pid not in self._exempt and (row := _stat(pid))
+        }
         for pid in rows:
             self._place(pid, rows)
         self._scans += 1
