@@ -13,6 +13,7 @@ if not sys.platform.startswith("linux"):
     pytest.skip("commands as jobs need Linux", allow_module_level=True)
 
 import slaq
+from slaq.core.events import JobLost
 from slaq.core.job import JobState
 from slaq.jobs.options import IfLost
 from slaq.service.service import Service
@@ -110,3 +111,15 @@ def test_commands_of_an_embedded_cluster_go_on(cluster: slaq.Cluster) -> None:
     assert job.result(timeout=60) == 0
     assert [one.iteration for one in job.observations] == list(range(len(job.observations)))
     assert len(job.log().splitlines()) == 2
+
+
+def test_what_cannot_be_stored_concerns_its_job_alone(open_service: Callable[..., Service]) -> None:
+    """An event that the store refuses is dropped and logged; all others are stored."""
+    service = open_service()
+    job_id = service.submit(ME, python(SAYS_PARENT)).id
+    until(iterated(service, job_id, 5))
+    with service._loop.paused():
+        service._loop._store.append([JobLost(job_id="ghost", at=service._parts.clock.now(), reason="")])
+    until(iterated(service, job_id, 30))
+    until(lambda: len(service.observations(ME, job_id, limit=1000)) >= 30)
+    assert service.health()["status"] == "ok"

@@ -67,14 +67,13 @@ class BufferedStore(Store):
         if not self._entries and snapshot is None:
             return True
         try:
-            with self._store.epoch():
-                for entry in self._entries:
-                    if isinstance(entry, _Decided):
-                        self._store.record(entry.decision, entry.grant)
-                    else:
-                        self._store.append(entry)
-                if snapshot is not None:
-                    self._store.save_snapshot(snapshot(), at=now)
+            try:
+                self._write(self._entries, now, snapshot)
+            except StoreError:
+                raise
+            except Exception:
+                _log.exception("epoch cannot be stored as a whole")
+                self._write_each(now)
         except StoreError as error:
             self._note(error)
             self._make_room()
@@ -85,6 +84,34 @@ class BufferedStore(Store):
             _log.warning("store can be written again")
             self.trouble = ""
         return True
+
+    def _write(
+        self,
+        entries: Sequence[Sequence[Event] | _Decided],
+        now: float,
+        snapshot: Callable[[], bytes] | None = None,
+    ) -> None:
+        with self._store.epoch():
+            for entry in entries:
+                if isinstance(entry, _Decided):
+                    self._store.record(entry.decision, entry.grant)
+                else:
+                    self._store.append(entry)
+            if snapshot is not None:
+                self._store.save_snapshot(snapshot(), at=now)
+
+    def _write_each(self, now: float) -> None:
+        """Write what was collected piece by piece; drop what cannot be written, lest one job stop all others."""
+        for entry in self._entries:
+            for part in [entry] if isinstance(entry, _Decided) else [[event] for event in entry]:
+                try:
+                    self._write([part], now)
+                except StoreError:
+                    raise
+                except Exception as error:
+                    _log.error(
+                        "dropped what cannot be stored", extra={"what": repr(part)[:500], "why": repr(error)}
+                    )
 
     def _note(self, error: StoreError) -> None:
         if not self.trouble:

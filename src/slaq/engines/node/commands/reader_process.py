@@ -142,19 +142,19 @@ class LossReader:
         self._commands: dict[int, _Watched] = {}
         self._told: set[int] = set()
         self._credit = CREDIT
-        self._pause = READ_SECONDS
 
     def run(self) -> NoReturn:
         """Serve until the supervisor hangs up."""
         due = 0.0
         while True:
             wait = max(due - time.monotonic(), 0.0)
-            if select.select([self._channel], [], [], wait)[0]:
-                self._hear()
+            if select.select([self._channel], [], [], wait)[0] and self._hear():
+                due = 0.0
             if time.monotonic() >= due:
                 due = time.monotonic() + self._look()
 
-    def _hear(self) -> None:
+    def _hear(self) -> bool:
+        """Take in a message; return whether to look for losses at once."""
         head, payload = self._channel.receive()
         if head.kind == ReaderMessage.TAKEN:
             self._credit += head.a
@@ -164,6 +164,7 @@ class LossReader:
             self._commands[head.a].finishing = True
         elif head.kind == ReaderMessage.FORGET:
             self._forget(head.a)
+        return head.kind == ReaderMessage.FINISH
 
     def _open(self, number: int, order: WatchOrder) -> None:
         try:
