@@ -271,6 +271,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
     from slaq.kinds.external import ExternalKind
     from slaq.kinds.processes import ProcessJobs, mark_processes
     from slaq.kinds.program import ProgramKind
+    from slaq.kinds.removal import RemovedFolders
     from slaq.service.kinds import Kinds
     from slaq.service.parts import Parts
 
@@ -306,6 +307,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         units_per_core=_units_per_core(settings),
         admission=machine.rules(),
         enforcement=lambda: commands.way,
+        delete_removed=RemovedFolders(settings.jobs).delete,
     )
 
 

@@ -40,7 +40,7 @@ class PreparingEngine(Engine):
                 before.id,
                 at=now,
                 first_iteration=progress.last_iteration + 1,
-                log_start=job.kind.files(before.id).reports_size(),
+                log_start=job.kind.files(before.identity).reports_size(),
                 fresh_curve=fresh_curve,
             )
             self._live_jobs.replace_row(store.job(before.id))
@@ -52,7 +52,7 @@ class PreparingEngine(Engine):
             return
         self._live_jobs.publish("job.started", job)
         if job.kind.remote is not None:
-            job.kind.remote.catch_up(before.id)
+            job.kind.remote.catch_up(before.identity)
 
     @override
     def stop(self, job_id: str) -> None:
