@@ -249,11 +249,15 @@ class _WakeAtEnds(Listener):
 
 def open_service(settings: "ServiceSettings") -> "Service":
     """Open the service of a home: its store, the engine of this machine, and the kinds of jobs."""
+    from slaq.config.ownership import check_ownership
     from slaq.service.service import Service
     from slaq.stores.sqlite import SqliteStore
 
+    check_ownership(settings)
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o711)
     settings.jobs.mkdir(exist_ok=True, mode=0o711)
+    # Again, because somebody may have been there first.
+    check_ownership(settings)
     store = SqliteStore(settings.database, cores_per_unit=1.0 / _units_per_core(settings))
     with ExitStack() as undo:
         undo.callback(store.close)
@@ -271,6 +275,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
     from slaq.kinds.external import ExternalKind
     from slaq.kinds.processes import ProcessJobs, mark_processes
     from slaq.kinds.program import ProgramKind
+    from slaq.kinds.removal import RemovedFolders
     from slaq.service.kinds import Kinds
     from slaq.service.parts import Parts
 
@@ -306,6 +311,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         units_per_core=_units_per_core(settings),
         admission=machine.rules(),
         enforcement=lambda: commands.way,
+        delete_removed=RemovedFolders(settings.jobs).delete,
     )
 
 

@@ -13,6 +13,7 @@ from slaq.bootstrap import Pace, go_live, make_engine, name_of_policy
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import usual_units_per_core
 from slaq.core.job import JobSpec
+from slaq.engines import checkpoints
 from slaq.engines.files import LOG, job_directory
 from slaq.engines.goals import Goal
 from slaq.engines.journal import Journal
@@ -102,7 +103,7 @@ class Cluster(RunningCluster):
             max_restarts=asked["max_restarts"],
             task_timeout=asked["task_timeout"],
             memory=asked["memory"],
-            checkpoint=None if checkpoint is None else Path(checkpoint).read_bytes(),
+            checkpoint=None if checkpoint is None else bytes(checkpoints.read_own(Path(checkpoint))),
         )
         # No job can use more cores than it has tasks at a time.
         ceiling = min(pieces, self.cores)

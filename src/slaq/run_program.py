@@ -9,7 +9,9 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from slaq import reporting
 from slaq.artifacts import keep
@@ -20,6 +22,7 @@ from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
 from slaq.engines import checkpoints
 from slaq.engines.files import LOG
+from slaq.engines.regular_file import open_regular
 from slaq.handle import Job
 from slaq.jobs import variables
 from slaq.jobs.demands import written_demand
@@ -35,7 +38,7 @@ UNITS_PER_CORE = 256
 
 def main(definition: str) -> int:
     """Run the job that the file defines; return the exit status."""
-    said = json.loads(Path(definition).read_text(encoding="utf-8"))
+    said = _definition(Path(definition))
     state = Path(os.environ.get(variables.FOLDER, "."))
     base = Path(said["directory"] or state)
     table = read_job(said["job"], base / "job.toml", jobs_vocabulary())
@@ -58,6 +61,16 @@ def main(definition: str) -> int:
         return 0
     sys.stderr.write(f"slaq: {job.reason}\n")
     return 1
+
+
+def _definition(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not said.keys() >= {"job", "directory", "cores"}:
+        raise CommandError(f"{path} does not say what the job runs", "submit the job again")
+    return said
 
 
 def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
@@ -90,16 +103,19 @@ def _relay(cluster: Cluster, job: Job) -> None:
             cluster.wake()
         if said != (said := job.demand) and said is not None:
             reporting.can_use(**written_demand(said))
-        try:
-            with log.open("rb") as file:
-                file.seek(place)
-                text = file.read()
-        except FileNotFoundError:
-            text = b""
+        text = _printed(log, place)
         place += len(text)
         os.write(1, text)
         if over and not text:
             return
+
+
+def _printed(log: Path, place: int) -> bytes:
+    """Return what stands in a log from that byte on; nothing where it cannot be read now."""
+    with suppress(OSError), open(open_regular(log), "rb") as file:
+        file.seek(place)
+        return file.read()
+    return b""
 
 
 if __name__ == "__main__":

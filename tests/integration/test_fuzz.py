@@ -20,6 +20,7 @@ from slaq.engines.node.commands.unread import unread
 from slaq.engines.node.reports import Reading, parse_report
 from slaq.engines.packing import pack
 from slaq.kinds.files import JobFolder
+from slaq.stores.sqlite.records import JobIdentity
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Text that looks a little like what is read.
@@ -218,7 +219,7 @@ def test_checkpoints_cut_short_or_spoilt(tmp_path: Path, place: int, byte: int) 
 @given(st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=20)), max_size=8))
 def test_reports_sent_in_any_order_make_one_stream(tmp_path: Path, sent: list[tuple[int, bytes]]) -> None:
     """What is kept only ever grows, and sending what is there changes nothing."""
-    files = JobFolder(tmp_path / "job")
+    files = JobFolder(jobs=tmp_path, job=JobIdentity(number=1, id="job", owner="ann", submitted_at=0.0))
     files.make()
     files.reports.write_bytes(b"")
     for offset, lines in sent:

@@ -1,7 +1,9 @@
 """The parts of the local engine that need no process: packing, cutting, sharing out, taking orders."""
 
 import mmap
+import os
 import selectors
+import stat
 import threading
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from slaq.core.appraisal import usual_units_per_core
+from slaq.core.errors import CheckpointError
 from slaq.engines import checkpoints
 from slaq.engines.buckets import LONGEST_LEAD, Bucket, shift
 from slaq.engines.node.inbox import Inbox
@@ -78,6 +81,28 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Any) -> None:
     path.write_bytes(b"something else, as long as a head")
     with pytest.raises(ValueError, match="not a checkpoint"):
         checkpoints.read(path)
+
+
+def test_a_checkpoint_that_others_can_have_written_is_refused(tmp_path: Any) -> None:
+    """Nothing is unpickled that anybody but this user, or root, can have written; no link or pipe is opened."""
+    path = tmp_path / checkpoints.FILE
+    checkpoints.write(path, 3, 0.5, pack("state"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for mode in (0o620, 0o602):
+        path.chmod(mode)
+        with pytest.raises(CheckpointError, match=r"written by other users.*chmod go-w"):
+            checkpoints.read(path)
+    path.chmod(0o644)
+    checkpoints.read(path)
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    for name in ("link", "fifo", "."):
+        with pytest.raises(CheckpointError, match="not a regular file"):
+            checkpoints.read(tmp_path / name)
+    if os.getuid() == 0:
+        os.chown(path, 65534, 65534)
+        with pytest.raises(CheckpointError, match="belongs to another user"):
+            checkpoints.read(path)
 
 
 def test_a_segment_is_there_for_as_long_as_a_job_uses_it() -> None:

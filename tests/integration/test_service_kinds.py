@@ -25,7 +25,7 @@ from slaq.service.parts import Parts
 from slaq.service.records import JobView, Submission
 from slaq.service.service import Service
 from slaq.stores.sqlite import SqliteStore
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 from tests.integration.opening import ANN
 from tests.integration.serving import until
 
@@ -118,8 +118,8 @@ class TapeKind(JobKind):
         return Description(name="tape", summary=f"{len(submission.command or ())} words")
 
     @override
-    def files(self, job_id: str) -> JobFiles:
-        return JobFolder(self.folder / job_id)
+    def files(self, job: JobIdentity) -> JobFiles:
+        return JobFolder(jobs=self.folder, job=job)
 
     @override
     def prepare(self, row: JobRow, submission: Submission, progress: Progress) -> None:

@@ -1,12 +1,14 @@
 """The tokens for TCP: created, kept as hashes in tokens.toml, looked up and removed."""
 
+import fcntl
 import hashlib
 import hmac
 import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from slaq.config.section import Diagnostics, Section
 from slaq.config.toml import read_toml
 from slaq.core.errors import JobsFileError, SettingsError, TokenError
+from slaq.durable import write_durably
 
 #: Lets scanners for secrets find tokens.
 PREFIX = "slaq_"
@@ -62,23 +65,25 @@ def make_token(path: Path, token: Token) -> str:
                 f"{text!r} cannot be the {what} of a token",
                 "use up to 64 letters, digits, and . _ - @ inside",
             )
-    tokens = read_tokens(path)
-    if any(other.name == token.name for other in tokens):
-        raise TokenError(
-            f"there is a token {token.name!r} already", "revoke it first, or choose another name"
-        )
     secret = PREFIX + secrets.token_urlsafe(32)
-    _write(path, [*tokens, replace(token, sha256=digest(secret))])
+    with _alone(path):
+        tokens = read_tokens(path)
+        if any(other.name == token.name for other in tokens):
+            raise TokenError(
+                f"there is a token {token.name!r} already", "revoke it first, or choose another name"
+            )
+        _write(path, [*tokens, replace(token, sha256=digest(secret))])
     return secret
 
 
 def remove_token(path: Path, name: str) -> Token:
     """Remove a token, so that it is no longer valid."""
-    tokens = read_tokens(path)
-    for token in tokens:
-        if token.name == name:
-            _write(path, [other for other in tokens if other is not token])
-            return token
+    with _alone(path):
+        tokens = read_tokens(path)
+        for token in tokens:
+            if token.name == name:
+                _write(path, [other for other in tokens if other is not token])
+                return token
     known = ", ".join(token.name for token in tokens) or "none"
     raise TokenError(f"there is no token {name!r}", f"known: {known}")
 
@@ -148,17 +153,22 @@ def _as_settings(error: JobsFileError) -> SettingsError:
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
     """Replace the file in one step, readable by its owner alone."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    write_durably(path, [(_HEAD + "".join(map(_table, tokens))).encode()])
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep others from changing the file meanwhile, so that no token is lost and none comes back."""
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(_HEAD + "".join(map(_table, tokens)))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _table(token: Token) -> str:

@@ -13,7 +13,9 @@ class SlaqError(Exception):
 
     SlaqError
     ├── AddressError        an address is malformed, or a service cannot listen on it
+    ├── BusyError           a file is held by another process for the moment
     ├── CapacityError       a capacity, or a list of capacities over time, is invalid
+    ├── CheckpointError     a checkpoint is damaged, or another user can have written it
     ├── ClosingError        the service is stopping and takes no more requests
     ├── ClusterClosedError  the cluster was shut down and takes no more jobs
     ├── CommandError        a command that cannot be run as a job
@@ -94,6 +96,24 @@ class CapacityError(SlaqError):
         super().__init__(
             f"{found}; give a number of cores (0 or more), or (seconds, cores) pairs in ascending order of time"
         )
+
+
+class BusyError(SlaqError):
+    """A file is held by another process for the moment."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} is held by a process that has leased it; try again in a moment")
+
+
+class CheckpointError(SlaqError, ValueError):
+    """A checkpoint is damaged, or another user can have written it."""
+
+    def __init__(self, path: str, found: str, remedy: str = "") -> None:
+        self.path = path
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{path} {found}; {remedy}" if remedy else f"{path} {found}")
 
 
 class CommandError(SlaqError):

@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from slaq.durable import write_durably
 from slaq.engines import checkpoints
+from slaq.engines.regular_file import open_regular
 
 #: In a job's directory: what its driver and its tasks print.
 LOG = "log.txt"
@@ -27,13 +29,13 @@ def open_log(directory: Path, checkpoint: bytes | None) -> int:
         for name in (checkpoints.FILE, LOG):
             (directory / name).unlink(missing_ok=True)
     else:
-        (directory / checkpoints.FILE).write_bytes(checkpoint)
-    return os.open(directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        write_durably(directory / checkpoints.FILE, [checkpoint])
+    return open_regular(directory / LOG, flags=os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=0o644)
 
 
 def last_lines(log: Path, start: int = 0) -> str:
     """Return the last lines of a log after byte `start`; nothing where nothing was printed or can be read."""
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError), open(open_regular(log), "rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(end - TAIL_BYTES, min(start, end)))
         lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()

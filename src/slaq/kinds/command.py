@@ -12,7 +12,7 @@ from slaq.jobs.options import LONGEST_TEXT
 from slaq.kinds.processes import Command, ProcessJobs
 from slaq.service.kinds import Description, JobFiles, JobKind, Progress, Recovered
 from slaq.service.records import Submission
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 #: Words of a command.
 MOST_WORDS = 1_000
@@ -44,8 +44,8 @@ class CommandKind(JobKind):
         return Description(name=name, summary=" ".join(submission.command))
 
     @override
-    def files(self, job_id: str) -> JobFiles:
-        return self.processes.files(job_id)
+    def files(self, job: JobIdentity) -> JobFiles:
+        return self.processes.files(job)
 
     @override
     def prepare(self, row: JobRow, submission: Submission, progress: Progress) -> None:

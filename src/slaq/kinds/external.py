@@ -12,11 +12,14 @@ from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.node.external import ExternalJob, ExternalRunner
 from slaq.engines.node.reports import Item, Reading, parse_report
+from slaq.engines.regular_file import open_regular
 from slaq.kinds.files import JobFolder
 from slaq.service.kinds import Description, JobKind, Progress, Recovered, Remote
 from slaq.service.records import Submission
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 
+#: Bytes of reports passed on at a time.
+PIECE = 2**20
 #: Locks that jobs share between them; two jobs with one lock only wait for each other's reports.
 LOCKS = 64
 
@@ -54,26 +57,21 @@ class ExternalKind(JobKind, Remote):
         )
 
     @override
-    def files(self, job_id: str) -> JobFolder:
-        return JobFolder(self.folder / job_id)
+    def files(self, job: JobIdentity) -> JobFolder:
+        return JobFolder(jobs=self.folder, job=job)
 
     @override
     def prepare(self, row: JobRow, submission: Submission, progress: Progress) -> None:
-        files = self.files(row.id)
-        existed = files.path.exists()
-        work = ExternalJob(
-            goal=Goal.asked(submission.options),
-            last_iteration=progress.last_iteration,
-            first_loss=progress.first_loss,
-            reach=progress.report_offset,
-        )
-        try:
-            files.make()
+        files = self.files(row.identity)
+        with files.made():
+            work = ExternalJob(
+                goal=Goal.asked(submission.options),
+                last_iteration=progress.last_iteration,
+                first_loss=progress.first_loss,
+                # Less than was read before, where the folder was lost and made anew.
+                reach=min(progress.report_offset, files.reports_size()),
+            )
             self.give(row.id, work)
-        except BaseException:
-            if not existed:
-                files.remove()
-            raise
 
     @override
     def recover(self, row: JobRow, submission: Submission, now: float) -> Recovered:
@@ -81,26 +79,26 @@ class ExternalKind(JobKind, Remote):
         return Recovered()
 
     @override
-    def report(self, job_id: str, lines: bytes, *, offset: int, source: str) -> int:
+    def report(self, job: JobIdentity, lines: bytes, *, offset: int, source: str) -> int:
         if not lines.endswith(b"\n"):
             raise RequestError("the last line of the reports does not end; send whole lines")
-        files = self.files(job_id)
-        with self._lock(job_id):
+        files = self.files(job)
+        with self._lock(job.id):
             try:
-                if not files.path.exists():
+                if not files.ours:
                     files.make()
-                base = files.base_of(source)
+                base = files.base_of(source, offset)
                 reached = files.append_reports(lines, offset=base + offset)
             except OSError as error:
                 # The part that was written counts: when the lines are sent again, the rest is added.
                 raise StoreFullError(str(files.reports), error.strerror or str(error)) from error
-            self._pass_on(job_id)
+            self._pass_on(job)
         return reached - base
 
     @override
-    def catch_up(self, job_id: str) -> None:
-        with self._lock(job_id):
-            self._pass_on(job_id)
+    def catch_up(self, job: JobIdentity) -> None:
+        with self._lock(job.id):
+            self._pass_on(job)
 
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> bool:
@@ -112,15 +110,19 @@ class ExternalKind(JobKind, Remote):
     def _lock(self, job_id: str) -> threading.Lock:
         return self._locks[hash(job_id) % LOCKS]
 
-    def _pass_on(self, job_id: str) -> None:
+    def _pass_on(self, job: JobIdentity) -> None:
         """Give the engine what the job has reported and the engine has not read; nothing before its start."""
-        reach = self.runner.reach(job_id)
+        reach = self.runner.reach(job.id)
         if reach is None:
             return
-        with self.files(job_id).reports.open("rb") as file:
+        with open(open_regular(self.files(job).reports), "rb") as file:
             file.seek(reach)
-            lines = file.read()
-        self.runner.report(job_id, _readings(lines, reach), reach + len(lines))
+            # In pieces: a job may have reported for days before it is started. A line that a full disk cut
+            # short waits for its rest.
+            while b"\n" in (lines := file.read(PIECE) + file.readline()):
+                lines = lines[: lines.rfind(b"\n") + 1]
+                self.runner.report(job.id, _readings(lines, reach), reach + len(lines))
+                reach += len(lines)
 
 
 def _readings(lines: bytes, offset: int) -> Iterator[Item]:

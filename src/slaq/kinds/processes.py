@@ -15,7 +15,6 @@ from slaq.engines.goals import Goal
 from slaq.engines.node.commands.records import CommandSpec
 from slaq.engines.node.commands.runner import CommandJob
 from slaq.engines.node.commands.tree import kill_marked
-from slaq.engines.node.commands.unread import unread
 from slaq.engines.node.reports import Reading
 from slaq.jobs import variables
 from slaq.jobs.options import PATHS, IfLost
@@ -24,7 +23,7 @@ from slaq.kinds.files import JobFolder
 from slaq.service.kinds import Progress, Recovered
 from slaq.service.records import Submission
 from slaq.stores.sqlite import SqliteStore
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 #: The name under which the store keeps the mark of the processes of the service that ran last.
 _MARK = "processes"
@@ -65,9 +64,9 @@ class ProcessJobs:
     #: Files that a job may have open, until it asks for more; None for as many as the service.
     open_files: int | None = None
 
-    def files(self, job_id: str) -> JobFolder:
+    def files(self, job: JobIdentity) -> JobFolder:
         """Return a job's folder."""
-        return JobFolder(self.folder / job_id)
+        return JobFolder(jobs=self.folder, job=job)
 
     def check(self, submission: Submission, owner: str) -> None:
         """Raise where the owner has no account here, or a path is relative: to a service it means nothing."""
@@ -79,15 +78,9 @@ class ProcessJobs:
 
     def prepare(self, row: JobRow, submission: Submission, progress: Progress, command: Command) -> None:
         """Make the job's files and give the command to the engine; where this raises, nothing is left behind."""
-        account, files = account_of(row.owner), self.files(row.id)
-        existed = files.path.exists()
-        try:
-            files.make(account.run_as, command.definition)
+        account, files = account_of(row.owner), self.files(row.identity)
+        with files.made(account.run_as, command.definition):
             self.give(row.id, self._job(row, submission, progress, command, account))
-        except BaseException:
-            if not existed:
-                files.remove()
-            raise
 
     def recover(self, row: JobRow, submission: Submission, now: float) -> Recovered:
         """Return what `slaq.report` wrote and nobody read, and what the owner wants of a job that was lost."""
@@ -96,7 +89,12 @@ class ProcessJobs:
         if asked.get("loss_pattern") is not None or asked.get("loss_file") is not None:
             return Recovered(if_lost=if_lost)
         known = row.iteration + 1 - row.attempt_first_iteration
-        found = unread(self.files(row.id).reports, start=row.attempt_log_start, known=known)
+        try:
+            found = self.files(row.identity).unread_reports(start=row.attempt_log_start, known=known)
+        except Exception as error:
+            # Whatever the job has left there, the others are recovered.
+            _log.exception("reports not recovered", extra={"job": row.id, "reason": str(error)})
+            return Recovered(if_lost=if_lost)
         if found:
             _log.info("reports recovered", extra={"job": row.id, "count": len(found)})
         return Recovered(unread=list(_observed(row, found, now)), if_lost=if_lost)
@@ -104,7 +102,7 @@ class ProcessJobs:
     def _job(
         self, row: JobRow, submission: Submission, progress: Progress, command: Command, account: Account
     ) -> CommandJob:
-        asked, files = submission.options, self.files(row.id)
+        asked, files = submission.options, self.files(row.identity)
         loss_file = asked.get("loss_file")
         own = {
             variables.JOB: row.id,

@@ -12,7 +12,7 @@ from slaq.jobs.options import FIT, PROGRAM
 from slaq.kinds.processes import Command, ProcessJobs
 from slaq.service.kinds import Description, JobFiles, JobKind, Progress, Recovered
 from slaq.service.records import Submission
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 #: What a program's table may say; the options of the job stand beside the table.
 PROGRAM_KEYS = tuple(key for key in WORK_KEYS if key not in ("fit", "command"))
@@ -44,8 +44,8 @@ class ProgramKind(JobKind):
         return Description(name=runs.rpartition(":")[2] or "program", summary=runs)
 
     @override
-    def files(self, job_id: str) -> JobFiles:
-        return self.processes.files(job_id)
+    def files(self, job: JobIdentity) -> JobFiles:
+        return self.processes.files(job)
 
     @override
     def prepare(self, row: JobRow, submission: Submission, progress: Progress) -> None:
@@ -59,7 +59,7 @@ class ProgramKind(JobKind):
                 1, math.ceil(self.processes.cores if most is None else min(most, self.processes.cores))
             ),
         }
-        path = str(self.processes.files(row.id).definition)
+        path = str(self.processes.files(row.identity).definition)
         python = str(asked["python"] or sys.executable)
         command = Command(argv=(python, "-m", "slaq.run_program", path), definition=definition)
         self.processes.prepare(row, submission, progress, command)

@@ -74,7 +74,7 @@ class JobControl:
         """Take what a job reported elsewhere; return how many bytes of its reports there are now."""
         # Not between two epochs: writing to the disk must not hold up decisions.
         job = self._unfinished(who, job_id)
-        return _remote(job).report(job_id, lines, offset=offset, source=source)
+        return _remote(job).report(job.row.identity, lines, offset=offset, source=source)
 
     def end(self, who: Identity, job_id: str, state: JobState, reason: str) -> LiveJob:
         """End a job which runs elsewhere, as whoever runs it says."""

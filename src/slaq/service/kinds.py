@@ -9,7 +9,7 @@ from slaq.core.events import LossObserved
 from slaq.core.job import JobState
 from slaq.jobs.options import IfLost
 from slaq.service.records import LogChunk, Submission
-from slaq.stores.sqlite.records import JobRow
+from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Recovered:
 
 
 class JobFiles(Protocol):
-    """The files of one job."""
+    """The files of one job: of one submission, never those of another that has or had the same name."""
 
     @property
     def directory(self) -> str:
@@ -61,18 +61,24 @@ class JobFiles(Protocol):
         ...
 
     def read_log(self, offset: int, limit: int, *, ended: bool) -> LogChunk:
-        """Return a piece of what the job printed; a negative offset counts from the end."""
+        """Return a piece of what the job printed; a negative offset counts from the end.
+
+        Raises BusyError while the job keeps the service from reading.
+        """
         ...
 
-    def remove(self) -> None:
-        """Delete all of them."""
+    def remove(self) -> str:
+        """Delete all of them; return why something is left, which is deleted later, or nothing.
+
+        Raises OSError where they could not even be moved out of the way.
+        """
         ...
 
 
 class Remote(Protocol):
     """Takes what jobs that run elsewhere say of themselves. Every method may be called from any thread."""
 
-    def report(self, job_id: str, lines: bytes, *, offset: int, source: str) -> int:
+    def report(self, job: JobIdentity, lines: bytes, *, offset: int, source: str) -> int:
         """Keep reports and pass them on to the engine; return how many bytes of the source's reports there are.
 
         The lines begin at that byte of the source's reports; what is known already is ignored. They are on
@@ -80,7 +86,7 @@ class Remote(Protocol):
         """
         ...
 
-    def catch_up(self, job_id: str) -> None:
+    def catch_up(self, job: JobIdentity) -> None:
         """Pass on what was reported before the engine started the job."""
         ...
 
@@ -110,7 +116,7 @@ class JobKind(Protocol):
         """Return what the service has to know of a submission."""
         ...
 
-    def files(self, job_id: str) -> JobFiles:
+    def files(self, job: JobIdentity) -> JobFiles:
         """Return a job's files, whether or not they exist."""
         ...
 
@@ -146,6 +152,6 @@ class Kinds:
             raise UnknownNameError("kind of job", submission.kind, self.by_name)
         return self.by_name[submission.kind]
 
-    def files(self, job_id: str) -> set[JobFiles]:
+    def files(self, job: JobIdentity) -> set[JobFiles]:
         """Return the files that a job of any kind may have left."""
-        return {kind.files(job_id) for kind in self}
+        return {kind.files(job) for kind in self}

@@ -58,7 +58,7 @@ class LiveJob:
             submission=asked,
             kind=kind,
             summary=kind.describe(asked).summary,
-            directory=kind.files(row.id).directory,
+            directory=kind.files(row.identity).directory,
             iteration=row.iteration,
             first_loss=row.first_loss,
             loss=row.loss,

@@ -51,6 +51,8 @@ class LoopStatus:
     late_epochs: int
     #: Why the store cannot be written; empty when all is well.
     store_trouble: str
+    #: Why the last epoch failed; empty when all is well.
+    trouble: str
 
 
 class EpochLoop:
@@ -68,6 +70,7 @@ class EpochLoop:
         self._thread = threading.Thread(target=self._run, name="slaq-scheduler", daemon=True)
         self._decided_at, self._seconds = self._clock.now(), 0.0
         self._late_epochs = self._since_snapshot = 0
+        self._trouble = ""
         #: The decision in force.
         self.decided = Decided()
 
@@ -85,6 +88,7 @@ class EpochLoop:
             seconds=self._seconds,
             late_epochs=self._late_epochs,
             store_trouble=self._store.trouble,
+            trouble=self._trouble,
         )
 
     @contextmanager
@@ -131,10 +135,12 @@ class EpochLoop:
             try:
                 for decision in self._scheduler.epochs(self._closing.is_set, self._lock):
                     self._follow_up(decision)
-            except Exception:
+                    self._trouble = ""
+            except Exception as error:
                 # One bad epoch must not end the service: nothing of it was acknowledged, and the next may be well.
                 _log.exception("epoch failed", extra={"epoch": self._scheduler.epoch - 1})
-                self._scheduler.wait()
+                self._trouble = f"the last epoch failed: {str(error) or type(error).__name__}"
+                self._closing.wait(self._scheduler.appraiser.epoch_seconds)
 
     def _follow_up(self, decision: Decision | None) -> None:
         """Show, store and publish what an epoch decided and what happened before it; the lock is held."""

@@ -1,7 +1,7 @@
 """The metrics of the scheduler and the store, in the text format of Prometheus."""
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,20 +11,25 @@ from typing_extensions import override
 from slaq.core.job import JobState
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
+from slaq.service.rounds import Rounds
 
 
 class _Metrics(Collector):
     """Reads every value when it is asked for."""
 
-    def __init__(self, loop: EpochLoop, live_jobs: LiveJobs, capacity: float) -> None:
+    def __init__(
+        self, loop: EpochLoop, live_jobs: LiveJobs, capacity: float, threads: Mapping[str, Rounds]
+    ) -> None:
         self._loop = loop
         self._live_jobs = live_jobs
         self._capacity = capacity
+        self._threads = threads
 
     @override
     def collect(self) -> Iterable[Metric]:
         yield from self._jobs()
         yield from self._users()
+        yield from self._background()
         for name, (meaning, value) in self._gauges().items():
             yield GaugeMetricFamily(name, meaning, value=value)
         for name, (meaning, value) in self._counters().items():
@@ -52,6 +57,19 @@ class _Metrics(Collector):
             cores.add_metric([user], count)
         yield cores
 
+    def _background(self) -> Iterator[Metric]:
+        status = self._loop.status
+        up = GaugeMetricFamily("slaq_thread_up", "1 while a thread of the service runs.", labels=["thread"])
+        troubles = GaugeMetricFamily(
+            "slaq_thread_troubles", "What went wrong in a thread's last round.", labels=["thread"]
+        )
+        standing = {"scheduler": (status.alive, int(bool(status.trouble)))}
+        standing |= {name: (one.alive, len(one.troubles)) for name, one in self._threads.items()}
+        for name, (alive, count) in standing.items():
+            up.add_metric([name], float(alive))
+            troubles.add_metric([name], count)
+        yield from (up, troubles)
+
     def _gauges(self) -> dict[str, tuple[str, float]]:
         status, jobs = self._loop.status, list(self._live_jobs.jobs.values())
         age = max(self._live_jobs.clock.now() - status.decided_at, 0.0)
@@ -77,8 +95,8 @@ class _Metrics(Collector):
         }
 
 
-def exposition(loop: EpochLoop, live_jobs: LiveJobs, capacity: float) -> str:
-    """Return all metrics as text."""
+def exposition(loop: EpochLoop, live_jobs: LiveJobs, capacity: float, threads: Mapping[str, Rounds]) -> str:
+    """Return all metrics as text; `threads` are those beside the scheduler's, by name."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(loop, live_jobs, capacity))
+    registry.register(_Metrics(loop, live_jobs, capacity, threads))
     return generate_latest(registry).decode()

@@ -1,6 +1,6 @@
 """What a service is composed of: the interfaces it consumes, and one value that holds them all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,3 +42,5 @@ class Parts:
     admission: Sequence[AdmissionRule] = ()
     #: Returns in a word how the engine enforces shares; None before the first job.
     enforcement: Callable[[], str | None] = lambda: None
+    #: Deletes what folders of removed jobs have left; returns by job why something is left still.
+    delete_removed: Callable[[], Mapping[str, str]] = dict

@@ -1,51 +1,76 @@
-"""Removes old decisions and ended jobs from time to time, as the settings say."""
+"""Removes old decisions and ended jobs with their folders, when asked and as the settings say."""
 
-import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
+from slaq.service.parts import Parts
+from slaq.service.rounds import Rounds
+from slaq.stores.sqlite.records import Pruned
 
 #: Seconds between two rounds, and in a day.
 INTERVAL, DAY = 600.0, 86_400.0
 
-_log = logging.getLogger(__name__)
-
 
 class Retention:
-    """A thread that prunes old decisions, and ended jobs where the settings say how long to keep them."""
+    """Prunes old decisions, and ended jobs where the settings say how long to keep them.
 
-    def __init__(
-        self, settings: Callable[[], ServiceSettings], now: Callable[[], float], prune: Callable[..., Any]
-    ) -> None:
+    What goes wrong with one step or one folder keeps the others from nothing; it is told, and tried again in
+    the next round.
+    """
+
+    def __init__(self, settings: Callable[[], ServiceSettings], parts: Parts) -> None:
         self._settings = settings
-        self._now = now
-        self._prune = prune
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="slaq-retention", daemon=True)
+        self._parts = parts
+        #: The thread, and what is wrong.
+        self.rounds = Rounds("upkeep", self.once, INTERVAL)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def prune(self, *, dry_run: bool = False, **which: Any) -> Pruned:
+        """Remove jobs with their folders, and decisions; return what was removed, and what is left of folders."""
+        pruned = self._parts.store.prune(dry_run=dry_run, **which)
+        if dry_run or not pruned.jobs:
+            return pruned
+        return replace(pruned, left=self._remove_folders(set(pruned.jobs)))
 
-    def close(self) -> None:
-        """Stop the thread after the round that is running."""
-        self._over.set()
-        self._thread.join()
-
-    def once(self) -> None:
-        """Prune once."""
+    def once(self) -> Sequence[str]:
+        """Do one round; return what went wrong, in one sentence each."""
+        troubles: list[str] = []
         settings = self._settings()
-        self._prune(keep_decisions=settings.keep_decisions)
+        with _noted(troubles, "old decisions are not removed"):
+            self._parts.store.prune(keep_decisions=settings.keep_decisions)
         if settings.retention_days is not None:
-            before = self._now() - DAY * settings.retention_days
-            self._prune(before=before, keep_decisions=settings.keep_decisions)
+            with _noted(troubles, "ended jobs are not removed"):
+                before = self._parts.clock.now() - DAY * settings.retention_days
+                self._parts.store.prune(before=before, keep_decisions=settings.keep_decisions)
+        with _noted(troubles, "folders of removed jobs are not deleted"):
+            left = {**self._remove_folders(), **self._parts.delete_removed()}
+            troubles += [f"the folder of the removed job {job} is left: {why}" for job, why in left.items()]
+        return troubles
 
-    def _run(self) -> None:
-        while not self._over.wait(INTERVAL):
+    def _remove_folders(self, jobs: Collection[str] | None = None) -> Mapping[str, str]:
+        """Remove the folders of these removed jobs, or of all; return by job why something is left."""
+        left: dict[str, str] = {}
+        for job in self._parts.store.folders_to_remove():
+            if jobs is not None and job.id not in jobs:
+                continue
             try:
-                self.once()
+                reasons = [reason for files in self._parts.kinds.files(job) if (reason := files.remove())]
+                # What was moved out of the way is deleted sooner or later, and needs no note any more.
+                self._parts.store.folder_removed(job)
             except (SlaqError, OSError) as error:
-                _log.warning("pruning failed", extra={"reason": str(error)})
+                reasons = [str(error)]
+            if reasons:
+                left[job.id] = reasons[0]
+        return left
+
+
+@contextmanager
+def _noted(troubles: list[str], what: str) -> Iterator[None]:
+    """Add what goes wrong inside to the troubles, and go on."""
+    try:
+        yield
+    except (SlaqError, OSError) as error:
+        troubles.append(f"{what}: {error}")

@@ -29,7 +29,7 @@ from slaq.service.retention import Retention
 from slaq.service.scheduling import chosen_policy, make_loop
 from slaq.service.users import Users
 from slaq.service.work import identifier, spec_for
-from slaq.stores.sqlite.records import JobRow, Pruned
+from slaq.stores.sqlite.records import JobRow
 
 #: Bytes of a log that are handed out at a time.
 MOST_LOG = 1 << 20
@@ -60,9 +60,9 @@ class Service:
         self._loop = make_loop(lambda: self.settings, parts, self._live_jobs, self._overrides)
         self._control = JobControl(self._loop, self._live_jobs, self._access, self._check_open)
         self._insights = Insights(self._loop, self._live_jobs, parts.policies, self._overrides, self._access)
-        self._retention = Retention(lambda: self.settings, parts.clock.now, self._prune)
+        self._retention = Retention(lambda: self.settings, parts)
         self._loop.start()
-        self._retention.start()
+        self._retention.rounds.start()
 
     # Jobs
 
@@ -160,7 +160,7 @@ class Service:
     def log(self, who: Identity, job_id: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
         """Return a piece of what the job printed; a negative offset counts from the end."""
         job = self._access.own(who, job_id)
-        return job.kind.files(job_id).read_log(offset, min(limit, MOST_LOG), ended=job.state.ended)
+        return job.kind.files(job.row.identity).read_log(offset, min(limit, MOST_LOG), ended=job.state.ended)
 
     # Changes of jobs
 
@@ -265,20 +265,16 @@ class Service:
         keep_decisions: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Remove ended jobs with their files, and old decisions; for admins."""
-        check_admin(who, "remove ended jobs")
-        pruned = self._prune(
-            before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions, dry_run=dry_run
-        )
-        return asdict(pruned)
+        """Remove ended jobs with their files, and old decisions; for admins.
 
-    def _prune(self, *, dry_run: bool = False, **which: Any) -> Pruned:
-        pruned = self.store.prune(dry_run=dry_run, **which)
-        if not dry_run:
-            for job_id in pruned.jobs:
-                for files in self._parts.kinds.files(job_id):
-                    files.remove()
-        return pruned
+        `left` tells by job why something of its folder is left, which is tried again in every round of upkeep.
+        """
+        check_admin(who, "remove ended jobs")
+        return asdict(
+            self._retention.prune(
+                before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions, dry_run=dry_run
+            )
+        )
 
     def backup(self, who: Identity, path: Path) -> None:
         """Write a copy of the database while it is in use; for admins."""
@@ -321,13 +317,16 @@ class Service:
             return False, "the service is stopping"
         if not self._loop.status.alive:
             return False, "the scheduler is not running"
+        if self._loop.status.store_trouble:
+            return False, "the store cannot be written"
         return True, ""
 
     def metrics(self) -> str:
         """Return the metrics of the scheduler and the store, as Prometheus reads them."""
         from slaq.service.metrics import exposition
 
-        return exposition(self._loop, self._live_jobs, self._parts.engine.capacity())
+        threads = {self._retention.rounds.name: self._retention.rounds}
+        return exposition(self._loop, self._live_jobs, self._parts.engine.capacity(), threads)
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong, in one sentence each."""
@@ -340,7 +339,9 @@ class Service:
         late = self._parts.clock.now() - status.decided_at
         if status.alive and late > STUCK_EPOCHS * self.settings.epoch_seconds:
             found.append(f"the last decision was made {late:.0f} seconds ago")
-        return tuple(found)
+        if status.trouble:
+            found.append(status.trouble)
+        return (*found, *self._retention.rounds.troubles)
 
     def reload(self, settings: ServiceSettings) -> tuple[str, ...]:
         """Apply other settings; return the names of those that wait for a restart."""
@@ -358,7 +359,7 @@ class Service:
         if self._closing:
             return
         self._closing = True
-        self._retention.close()
+        self._retention.rounds.close()
         self._loop.close()
         self.store.close()
         _log.info("service closed")

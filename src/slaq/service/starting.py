@@ -74,7 +74,7 @@ class PreparingEngine(Engine):
             job_id,
             at=self._live_jobs.clock.now(),
             first_iteration=progress.last_iteration + 1,
-            log_start=job.kind.files(job_id).reports_size(),
+            log_start=job.kind.files(job.row.identity).reports_size(),
             fresh_curve=fresh_curve,
         )
         self._live_jobs.replace_row(store.job(job_id))
@@ -82,7 +82,7 @@ class PreparingEngine(Engine):
         self._engine.start(job.row.spec)
         self._live_jobs.publish("job.started", job)
         if job.kind.remote is not None:
-            job.kind.remote.catch_up(job_id)
+            job.kind.remote.catch_up(job.row.identity)
 
     def _begin_lost(self, job: LiveJob) -> None:
         """Start a job that the engine lost, from where its reports end or from the beginning, or end it."""

@@ -31,6 +31,7 @@ STATUS: Mapping[str, int] = {
     "LimitError": 429,
     "RateError": 429,
     "ServiceFaultError": 500,
+    "BusyError": 503,
     "ClosingError": 503,
     "ClusterClosedError": 503,
     "StoreError": 503,

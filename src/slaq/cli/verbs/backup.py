@@ -8,6 +8,7 @@ import click
 
 from slaq.cli.display.outputs import announce, output_path
 from slaq.cli.input.connection_options import reaches
+from slaq.durable import flush_folder
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -32,6 +33,7 @@ def command(client: "Client", path: Path, force: bool) -> None:
     try:
         client.backup(draft)
         draft.replace(path)
+        flush_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
     announce("backup", path)

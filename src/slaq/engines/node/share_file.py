@@ -14,7 +14,8 @@ _log = logging.getLogger(__name__)
 class ShareFile:
     """One job's share on disk: replaced whole, and only when it changes.
 
-    The file belongs to whoever runs the node; the group of the job's user may read it.
+    The file belongs to whoever runs the node; the group of the job's user may read it. It need not survive a loss
+    of power: the job that it speaks to would not either.
     """
 
     def __init__(self, directory: Path, group: int | None = None) -> None:

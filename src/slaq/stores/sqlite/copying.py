@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from slaq.core.errors import StoreError
+from slaq.stores.sqlite.in_use import mark_copy
 
 
 def make_private(path: Path) -> None:
@@ -27,6 +28,7 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
             source.backup(copy)
             # The copy is one file, without a write-ahead log.
             copy.execute("PRAGMA journal_mode = DELETE")
+            mark_copy(copy)
         _flush(partial)
         _name(partial, target)
         _flush(target.parent)

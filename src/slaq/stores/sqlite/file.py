@@ -11,6 +11,7 @@ from pathlib import Path
 from slaq.core.errors import StoreCorruptError, StoreError, StoreFullError
 from slaq.stores.sqlite.copying import copy_database, make_private
 from slaq.stores.sqlite.errors import errors_of, file_errors_of, told
+from slaq.stores.sqlite.in_use import InUseNote, unmark_copy
 from slaq.stores.sqlite.lock import ProcessLock
 from slaq.stores.sqlite.schema import check_version, upgrade
 
@@ -58,6 +59,7 @@ class DatabaseFile:
         self._closed = False
         # The lock lies beside the file itself, even if the path is a link.
         self._log = Path(f"{path.resolve()}-wal")
+        self._note = InUseNote(path.resolve())
         self._longest_log = BYTES_AHEAD
         with file_errors_of(path), contextlib.ExitStack() as undo:
             if path.is_dir():
@@ -65,10 +67,12 @@ class DatabaseFile:
             # First, because closing any other descriptor of an open database releases SQLite's own locks.
             self._lock = ProcessLock(path)
             undo.callback(self._lock.release)
+            self._note.check()
             make_private(path)
             self._writer = self._connect()
             undo.callback(self._writer.close)
             _prepare(self._writer, path, cores_per_unit)
+            self._note.open()
             undo.pop_all()
 
     @contextlib.contextmanager
@@ -220,7 +224,15 @@ class DatabaseFile:
     def _close_connections(self) -> None:
         while self._readers:
             self._readers.pop().close()
+        # While the log is there, so that a crash never leaves the note without the log.
+        with contextlib.suppress(sqlite3.Error, OSError):
+            self._writer.execute(f"PRAGMA busy_timeout = {_STAND_BACK}")
+            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                self._note.close()
         self._writer.close()
+        if not self._log.exists():
+            self._note.close()
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, cores_per_unit: float) -> None:
@@ -228,6 +240,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, cores_per_unit: float) 
     check_version(connection, path)
     # Works only before the first table is created: freed pages can then be returned to the disk step by step.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    unmark_copy(connection)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreError(

@@ -1,12 +1,13 @@
 """Remove old jobs and decisions in small transactions, so that other writers hardly wait."""
 
+import json
 import sqlite3
 import time
 from dataclasses import dataclass
 
 from slaq.stores.sqlite.file import DatabaseFile
 from slaq.stores.sqlite.queries import SQL
-from slaq.stores.sqlite.records import Pruned
+from slaq.stores.sqlite.records import JobIdentity, Pruned
 
 #: Rows removed, and pages returned to the disk, in one transaction.
 _ROWS_AT_ONCE = 20_000
@@ -15,6 +16,8 @@ _PAGES_AT_ONCE = 1_000
 _DECISIONS_AT_ONCE = 200
 #: Seconds between two transactions, in which others can write.
 _COURTESY = 0.001
+#: Before the number of a removed job, in the key of a note that the job's folder is to be removed.
+FOLDER = "folder:"
 #: Approximate bytes of a row of observations or allocations, including its share of the pages.
 _ROW_BYTES = 64
 
@@ -63,7 +66,8 @@ def would_prune(file: DatabaseFile, retention: PruneLimits) -> Pruned:
         ).fetchone()
     return Pruned(
         jobs=tuple(job_id for _, job_id in jobs),
-        **rows,
+        observations=rows["observations"],
+        allocations=rows["allocations"],
         decisions=decisions,
         bytes=int(size) + _ROW_BYTES * sum(rows.values()),
     )
@@ -80,6 +84,7 @@ def prune(file: DatabaseFile, retention: PruneLimits) -> Pruned:
             rows = 0
             while waiting and rows < _ROWS_AT_ONCE:
                 job, _ = waiting.pop()
+                _note_folder(transaction.db, job)
                 for table in removed:
                     count = transaction.db.execute(f"DELETE FROM {table} WHERE job = ?", (job,)).rowcount
                     removed[table] += count
@@ -92,7 +97,33 @@ def prune(file: DatabaseFile, retention: PruneLimits) -> Pruned:
         # Events that belong to no job are removed with the decisions of their time.
         transaction.db.execute("DELETE FROM events WHERE job IS NULL AND seq <= ?", (last_seq,))
     return Pruned(
-        jobs=tuple(job_id for _, job_id in jobs), **removed, decisions=decisions, bytes=_give_back(file)
+        jobs=tuple(job_id for _, job_id in jobs),
+        observations=removed["observations"],
+        allocations=removed["allocations"],
+        decisions=decisions,
+        bytes=_give_back(file),
+    )
+
+
+def _note_folder(db: sqlite3.Connection, job: int) -> None:
+    """Note that the folder of a job is to be removed, in the transaction that removes the job."""
+    row = db.execute("SELECT number, id, owner, submitted_at FROM jobs WHERE number = ?", (job,)).fetchone()
+    if row is not None:
+        note = (f"{FOLDER}{job}", json.dumps(row))
+        db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", note)
+
+
+def folders_to_remove(file: DatabaseFile) -> list[JobIdentity]:
+    """Return the jobs that were removed and whose folders were not, in the order of submission."""
+    with file.reading() as db:
+        notes = db.execute(SQL["folders_to_remove"], (FOLDER,)).fetchall()
+    found = [json.loads(text) for (text,) in notes]
+    return sorted(
+        (
+            JobIdentity(number=number, id=job_id, owner=owner, submitted_at=at)
+            for number, job_id, owner, at in found
+        ),
+        key=lambda job: job.number,
     )
 
 

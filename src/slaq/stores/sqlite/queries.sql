@@ -109,6 +109,9 @@ UPDATE jobs
 SET cores = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, 1.0 - ?)), reduction)
 WHERE number = ?;
 
+-- name: folders_to_remove
+SELECT value FROM meta WHERE substr(key, 1, length(?1)) = ?1;
+
 -- name: prunable_jobs
 SELECT number, id
 FROM jobs

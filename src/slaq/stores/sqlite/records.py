@@ -1,7 +1,7 @@
 """The records that the durable store returns: jobs, curves and log entries."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slaq.core.allocation import Grant
@@ -9,6 +9,17 @@ from slaq.core.arrays import Floats, Integers
 from slaq.core.decision import Decision
 from slaq.core.events import Event
 from slaq.core.job import JobSpec, JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobIdentity:
+    """Which submission a job is: no other one has all of this, of the same name or in a restored database."""
+
+    #: The number in the order of submission.
+    number: int
+    id: str
+    owner: str
+    submitted_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +66,11 @@ class JobRow:
     #: Cores that the job holds.
     cores: float
 
+    @property
+    def identity(self) -> JobIdentity:
+        """Which submission it is."""
+        return JobIdentity(number=self.number, id=self.id, owner=self.owner, submitted_at=self.submitted_at)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCurve:
@@ -95,3 +111,5 @@ class Pruned:
     decisions: int
     #: The bytes by which the database shrank; an estimate for a dry run.
     bytes: int
+    #: By job, why something of its folder is left; the service goes on deleting it.
+    left: Mapping[str, str] = field(default_factory=dict)

@@ -28,9 +28,9 @@ from slaq.stores.sqlite.packing import (
     storable,
     submission_text,
 )
-from slaq.stores.sqlite.pruning import PruneLimits, prune, would_prune
+from slaq.stores.sqlite.pruning import FOLDER, PruneLimits, folders_to_remove, prune, would_prune
 from slaq.stores.sqlite.queries import SQL
-from slaq.stores.sqlite.records import JobRow, Pruned
+from slaq.stores.sqlite.records import JobIdentity, JobRow, Pruned
 
 #: The columns and the fields of the spec that `change` accepts.
 _CHANGEABLE = (
@@ -214,10 +214,19 @@ class SqliteStore(SqliteHistory, Store):
     ) -> Pruned:
         """Remove jobs that ended before a moment and are not among the newest N, and decisions likewise.
 
+        The caller removes the folders of the jobs: those that `folders_to_remove` returns, also after a crash.
         Must not be called inside `epoch()`, because it makes many transactions.
         """
         retention = PruneLimits(before=before, keep_jobs=keep_jobs, keep_decisions=keep_decisions)
         return would_prune(self._file, retention) if dry_run else prune(self._file, retention)
+
+    def folders_to_remove(self) -> list[JobIdentity]:
+        """Return the jobs that `prune` removed and whose folders have not been removed yet."""
+        return folders_to_remove(self._file)
+
+    def folder_removed(self, job: JobIdentity) -> None:
+        """Take note that the folder of a removed job is gone."""
+        self.set_meta(f"{FOLDER}{job.number}", None)
 
 
 def _keep_cores(transaction: Transaction, decision: Decision) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from slaq.core.errors import CommandError, LossSourceError
 from slaq.engines.node.commands.records import CommandSpec
+from slaq.engines.regular_file import open_regular
 from slaq.jobs.loss_pattern import checked_pattern
 
 
@@ -38,7 +39,7 @@ def checked(spec: CommandSpec) -> Path:
     try:
         spec.directory.mkdir(parents=True, exist_ok=True)
         spec.log.parent.mkdir(parents=True, exist_ok=True)
-        spec.log.open("ab").close()
+        os.close(open_regular(spec.log, flags=os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=0o644))
     except OSError as error:
         raise CommandError(
             f"the job's files cannot be written ({error})", "check directory and log"

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slaq.engines.node.reports import LONGEST_LINE, Reading, parse_report
+from slaq.engines.regular_file import open_regular
 
 #: Bytes read at a time, from the end of the file towards its start.
 CHUNK = 64 * 1024
+#: Bytes that are looked through from the end: those of a command that reports 100 times a second for an hour.
+MOST_UNREAD = 64 * 2**20
 
 
 def unread(path: Path, *, start: int, known: int) -> list[Reading]:
@@ -15,22 +18,25 @@ def unread(path: Path, *, start: int, known: int) -> list[Reading]:
 
     The run's reports begin at byte `start` of the file. Each line says how many its process had reported
     before it, so only the end of the file is read. Where several processes reported, the first one counts.
+    Raises OSError where the file cannot be read now.
     """
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            reporter = _first_reporter(file.read(LONGEST_LINE))
-            found: list[Reading] = []
-            for line in _backwards(file.fileno(), start):
-                said = parse_report(line)
-                if said is None or said.count is None or said.pid != reporter:
-                    continue
-                if said.count < known:
-                    break
-                assert isinstance(said.item, Reading)
-                found.append(said.item)
+        file = open_regular(path)
     except FileNotFoundError:
         return []
+    try:
+        reporter = _first_reporter(os.pread(file, LONGEST_LINE, start))
+        found: list[Reading] = []
+        for line in _backwards(file, start):
+            said = parse_report(line)
+            if said is None or said.count is None or said.pid != reporter:
+                continue
+            if said.count < known:
+                break
+            assert isinstance(said.item, Reading)
+            found.append(said.item)
+    finally:
+        os.close(file)
     return found[::-1]
 
 
@@ -43,17 +49,22 @@ def _first_reporter(beginning: bytes) -> int | None:
 
 
 def _backwards(fd: int, start: int) -> Iterator[bytes]:
-    """Yield the whole lines of a file from the last to the one at `start`; one cut short is left out."""
+    """Yield the whole lines of a file from the last to the one at `start`.
+
+    A line that is cut short at the end, or too long to be a report, is left out; so is what lies too far back.
+    """
     place = os.fstat(fd).st_size
+    least = max(start, place - MOST_UNREAD)
     tail: bytes | None = None
-    while place > start:
-        size = min(CHUNK, place - start)
+    while place > least:
+        size = min(CHUNK, place - least)
         place -= size
         chunk = os.pread(fd, size, place) + (tail or b"")
         first, *lines = chunk.split(b"\n")
         if tail is None and lines:
             lines = lines[:-1]  # what stands after the last line's end
         yield from reversed(lines)
-        tail = first
-    if tail is not None:
+        # Of a line that is too long a piece is kept, which is no report either.
+        tail = first if len(first) <= LONGEST_LINE else first[:LONGEST_LINE]
+    if tail is not None and least == start:
         yield tail

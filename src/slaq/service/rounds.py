@@ -1,0 +1,61 @@
+"""A thread that repeats a round of work, survives what goes wrong in one, and tells of it."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+#: Seconds to the next round after one in which something went wrong, unless rounds are more frequent.
+AGAIN = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Rounds:
+    """Repeats a round from time to time, from the start on. Troubles are those of the last round."""
+
+    def __init__(self, name: str, work: Callable[[], Sequence[str]], interval: float) -> None:
+        """Take a round, which returns its troubles, one sentence each; whatever it raises is a trouble too."""
+        #: What the thread does, in a word.
+        self.name = name
+        self._work = work
+        self._interval = interval
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"slaq-{name}", daemon=True)
+        self._troubles: Sequence[str] = ()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong, in one sentence each; empty when all is well."""
+        if not self.alive and not self._over.is_set():
+            return (f"the thread for {self.name} has stopped; see the log, and restart the service",)
+        return tuple(self._troubles)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread after the round that is running."""
+        self._over.set()
+        self._thread.join()
+
+    def once(self) -> None:
+        """Do one round; whatever goes wrong in it is kept as a trouble and logged."""
+        try:
+            self._troubles = self._work()
+        except Exception as error:
+            self._troubles = (f"{self.name} failed: {str(error) or type(error).__name__}",)
+            _log.exception("round failed", extra={"work": self.name})
+        for trouble in self._troubles:
+            _log.warning("trouble", extra={"work": self.name, "reason": trouble})
+
+    def _run(self) -> None:
+        while True:
+            self.once()
+            if self._over.wait(min(self._interval, AGAIN) if self._troubles else self._interval):
+                return

@@ -1,0 +1,96 @@
+"""Files that have to survive a loss of power: what is flushed, in which order, and who else can write."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slaq.config.tokens import Token, make_token
+from slaq.durable import write_durably
+from slaq.engines import checkpoints
+from slaq.kinds.files import JobFolder
+from slaq.stores.sqlite.records import JobIdentity
+
+JOB = JobIdentity(number=1, id="net", owner="ann", submitted_at=0.0)
+
+
+def folder_of(home: Path) -> JobFolder:
+    files = JobFolder(jobs=home, job=JOB)
+    files.make()
+    return files
+
+
+def define(home: Path) -> None:
+    with JobFolder(jobs=home, job=JOB).made(None, {"job": {}}):
+        pass
+
+
+WRITES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "any file": (lambda home: write_durably(home / "file", [b"a", b"b"]), "file"),
+    "checkpoint": (lambda home: checkpoints.write(home / "checkpoint", 1, 0.5, [b"state"]), "checkpoint"),
+    "stamp": (folder_of, "net/stamp.json"),
+    "definition": (define, "net/job.json"),
+    "sources": (lambda home: folder_of(home).base_of("a", 0), "net/sources.json"),
+    "tokens": (
+        lambda home: make_token(home / "tokens.toml", Token(name="t", user="ann", sha256="")),
+        "tokens.toml",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_what_is_promised_is_flushed_before_it_is_named_and_its_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """File, name and folder go out in this order, so that a loss of power leaves the old file or the new one."""
+    write, name = WRITES[what]
+    path, done = tmp_path / name, list[tuple[str, int]]()
+    fsync, replace = os.fsync, os.replace
+
+    def recorded_fsync(file: int) -> None:
+        fsync(file)
+        done.append(("flushed", os.fstat(file).st_ino))
+
+    def recorded_replace(source: Any, target: Any) -> None:
+        replace(source, target)
+        done.append(("named", os.stat(target).st_ino))
+
+    monkeypatch.setattr("os.fsync", recorded_fsync)
+    monkeypatch.setattr("os.replace", recorded_replace)
+    write(tmp_path)
+    monkeypatch.undo()
+    file, folder = path.stat().st_ino, path.parent.stat().st_ino
+    place = done.index(("named", file))
+    assert ("flushed", file) in done[:place]
+    assert ("flushed", folder) in done[place:]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not list(path.parent.glob("*.new"))
+    assert not list(path.parent.glob(".*.new"))
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """Nothing of a draft stays, and nothing of it is seen."""
+    path = tmp_path / "file"
+    write_durably(path, [b"old"])
+
+    def pieces() -> Any:
+        yield b"new"
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        write_durably(path, pieces())
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_draft_is_never_written_through(tmp_path: Path) -> None:
+    """What somebody has put under the draft's name is not followed."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / ".file.new").symlink_to(victim)
+    write_durably(tmp_path / "file", [b"new"])
+    assert victim.read_text() == "kept"
+    assert not (tmp_path / "file").is_symlink()
