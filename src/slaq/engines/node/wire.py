@@ -13,6 +13,8 @@ from slaq.engines.packing import Buffer
 
 #: kind, flag, a, b, c, x, y, bytes of payload.
 HEAD = struct.Struct("<BBxxIIIddQ")
+#: Bytes of a payload, beyond which what came is no message: far more than any machine holds.
+LONGEST_PAYLOAD = 1 << 40
 #: Files that travel with one message at most.
 MOST_FILES = 8
 NOTHING = memoryview(b"")
@@ -42,6 +44,10 @@ class Message(NamedTuple):
 
 class HangUpError(Exception):
     """The other end is gone."""
+
+
+class MalformedError(Exception):
+    """What the other end sent is not a message that it can send; says what was found."""
 
 
 def encode(head: Head, payload: Sequence[Buffer] = ()) -> list[Buffer]:
