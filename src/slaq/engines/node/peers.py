@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 
 from slaq.engines.node.wire import (
     HEAD,
-    LONGEST_PAYLOAD,
     NOTHING,
     HangUpError,
     Head,
-    MalformedError,
     Message,
     encode,
+    room_for,
 )
 from slaq.engines.packing import Buffer
 
@@ -153,7 +152,7 @@ class Peer:
                 if self._filled < HEAD.size:
                     return None
                 *fields, length = HEAD.unpack(self._head)
-                self._payload = _room_for(length)
+                self._payload = room_for(length)
                 self._fields = Head(*fields)
                 self._filled = 0
             while self._filled < len(self._payload):
@@ -178,16 +177,6 @@ class Peer:
         if not count:
             raise HangUpError
         return count
-
-
-def _room_for(length: int) -> memoryview:
-    """Return memory for a payload; raises MalformedError where there can be no payload so long."""
-    if length > LONGEST_PAYLOAD:
-        raise MalformedError(f"a payload of {length} bytes")
-    try:
-        return memoryview(bytearray(length)) if length else NOTHING
-    except MemoryError:
-        raise MalformedError(f"a payload of {length} bytes, for which there is no memory") from None
 
 
 def _copies(files: tuple[int, ...]) -> tuple[int, ...]:
