@@ -6,6 +6,7 @@ granted. The job's own directory gets what `slaq run` leaves: the model, losses,
 """
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -34,6 +35,10 @@ LAST_CHECKPOINT = "checkpoint.last"
 TICK = 0.2
 #: Units to a core: fine enough to hand on any share that the service grants.
 UNITS_PER_CORE = 256
+#: Bytes of output that are passed on between two looks at the share.
+CHUNK = 1 << 22
+
+_log = logging.getLogger(__name__)
 
 
 def main(definition: str) -> int:
@@ -97,15 +102,16 @@ def _report(job: Job, known: int) -> None:
 def _relay(cluster: Cluster, job: Job) -> None:
     """Print what the program prints, and hand on what it holds and what it can use, until it has ended."""
     place, log, held, said = 0, job.directory / LOG, share(), job.demand
+    text = b""
     while True:
-        over = job.wait(timeout=TICK)
+        # Where there is more to print, it is printed at once.
+        over = job.wait(timeout=0.0 if len(text) == CHUNK else TICK)
         if held != (held := share()):
             cluster.wake()
         if said != (said := job.demand) and said is not None:
             reporting.can_use(**written_demand(said))
         text = _printed(log, place)
-        place += len(text)
-        os.write(1, text)
+        place += _pass_on(text)
         if over and not text:
             return
 
@@ -114,8 +120,18 @@ def _printed(log: Path, place: int) -> bytes:
     """Return what stands in a log from that byte on; nothing where it cannot be read now."""
     with suppress(OSError), open(open_regular(log), "rb") as file:
         file.seek(place)
-        return file.read()
+        return file.read(CHUNK)
     return b""
+
+
+def _pass_on(text: bytes) -> int:
+    """Print bytes, and return of how many nothing is left to do: all of them where nothing can be printed."""
+    try:
+        return os.write(1, text)
+    except OSError as error:
+        # A full disk costs the output, never the training.
+        _log.warning("output lost", extra={"bytes": len(text), "reason": str(error)})
+        return len(text)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Whatever goes wrong in a job stays in that job, and nothing outlives the cluster: with real processes."""
 
 import contextlib
+import functools
 import math
 import os
+import resource
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -24,8 +27,11 @@ from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal
 from slaq.engines.node.programs.job_orders import ProgramJob
+from slaq.engines.node.programs.messages import MessageKind
 from slaq.engines.node.programs.runner import ProgramRunner
 from slaq.engines.node.site import Site
+from slaq.engines.node.wire import HEAD, Head, encode
+from slaq.engines.packing import Buffer
 
 #: Seconds after which what has not happened never will.
 PATIENCE = 60.0
@@ -325,8 +331,45 @@ def test_what_a_program_leaves_running_is_killed_with_it(cluster: Cluster) -> No
     eventually(lambda: is_gone(pid))
 
 
-def test_the_death_of_the_fork_server_fails_every_job(cluster: Cluster) -> None:
-    """Jobs that run, and those that come later, fail with a reason instead of waiting for ever."""
+def counts(ctx: Context, iterations: int, every: int | None, started: Path) -> tuple[int, list[int]]:
+    """Count and report, with a checkpoint now and then; note the fork server of each start."""
+    with started.open("a") as file:
+        file.write(f"{os.getppid()} {ctx.restored or 0}\n")
+    done = []
+    for number in range(ctx.restored or 0, iterations):
+        done += ctx.map(len)
+        ctx.report(1.0 / (1 + number))
+        if every is not None and number % every == 0:
+            ctx.checkpoint(number + 1)
+        time.sleep(0.02)
+    return ctx.restored or 0, done
+
+
+def test_the_loss_of_the_fork_server_is_no_jobs_failure(cluster: Cluster, tmp_path: Path) -> None:
+    """Programs go on from their checkpoints or begin again, even without restarts; each loss is told once."""
+    jobs = {}
+    for name, every in (("often", 1), ("seldom", 10), ("never", None)):
+        started = tmp_path / name
+        work = functools.partial(counts, iterations=40, every=every, started=started)
+        jobs[name] = cluster.submit(work, (X, None), name=name, partitions=2, max_restarts=0)
+    eventually(lambda: all(len(job.losses) >= 15 for job in jobs.values()))
+    (server,) = {(tmp_path / name).read_text().split()[0] for name in jobs}
+    os.kill(int(server), signal.SIGKILL)
+    starts = {}
+    for name, job in jobs.items():
+        job.result(PATIENCE)
+        assert job.losses == [1.0 / (1 + number) for number in range(40)]
+        starts[name] = [line.split() for line in (tmp_path / name).read_text().splitlines()]
+        assert len(starts[name]) == 2
+        assert starts[name][1][0] != server
+    assert int(starts["often"][1][1]) >= 14
+    assert int(starts["seldom"][1][1]) in (11, 21, 31)
+    assert int(starts["never"][1][1]) == 0
+    assert_unharmed(cluster)
+
+
+def test_a_program_that_was_told_to_end_ends_so_when_the_fork_server_is_lost(cluster: Cluster) -> None:
+    """A cancelled job is cancelled, whatever becomes of its driver meanwhile."""
 
     def program(ctx: Context) -> None:
         ctx.report(os.getppid())
@@ -334,11 +377,147 @@ def test_the_death_of_the_fork_server_fails_every_job(cluster: Cluster) -> None:
 
     job = cluster.submit(program)
     eventually(lambda: bool(job.losses))
+    job.cancel()
     os.kill(int(job.losses[0]), signal.SIGKILL)
-    with pytest.raises(JobFailedError, match="make a new cluster"):
+    assert job.wait(timeout=PATIENCE)
+    assert job.cancelled()
+
+
+def test_fork_servers_that_are_lost_again_and_again_fail_the_jobs_there_are(cluster: Cluster) -> None:
+    """With a reason, instead of trying for ever; jobs that come later are run."""
+
+    def murderous(ctx: Context) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(3600)
+
+    with pytest.raises(JobFailedError, match="was lost 5 times"):
+        cluster.submit(murderous).result(PATIENCE)
+    assert_unharmed(cluster)
+
+
+def test_a_fork_server_that_is_lost_while_nothing_runs_is_replaced(cluster: Cluster) -> None:
+    """For the next job that comes, however often that happens."""
+
+    def program(ctx: Context) -> int:
+        return os.getppid()
+
+    servers = set()
+    for _ in range(3):
+        server = cluster.submit(program).result(PATIENCE)
+        servers.add(server)
+        os.kill(server, signal.SIGKILL)
+        eventually(lambda server=server: is_gone(server))  # type: ignore[misc]
+    assert len(servers) == 3
+    assert_unharmed(cluster)
+
+
+def say(ctx: Context, *sent: Head | Buffer) -> None:
+    """Write to the socket of a driver, as a program could that finds it."""
+    channel = ctx._channel  # type: ignore[attr-defined]
+    for one in sent:
+        channel._socket.sendall(b"".join(encode(one)) if isinstance(one, Head) else one)
+
+
+#: What no driver says.
+NONSENSE: dict[str, Head | bytes] = {
+    "bytes": b"\xff" * 400,
+    "a message that never ends": HEAD.pack(MessageKind.MAP, 0, 0, 1, 0, 0.0, 0.0, 1 << 63),
+    "a message beyond all memory": HEAD.pack(MessageKind.MAP, 0, 0, 1, 0, 0.0, 0.0, 1 << 40),
+    "an unknown kind": Head(99),
+    "the kind of another": Head(MessageKind.EXITED, a=1, b=2, c=3),
+    "no CPU time": Head(MessageKind.REPORT, x=math.nan, y=1.0),
+    "negative CPU time": Head(MessageKind.REPORT, x=-5.0, y=1.0),
+    "endless CPU time": Head(MessageKind.REPORT, x=math.inf, y=1.0),
+    "a lifetime of CPU time": Head(MessageKind.REPORT, x=1e300, y=1.0),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_driver_that_sends_nonsense_fails_alone(cluster: Cluster, what: str) -> None:
+    """The job says what was found; its neighbours, and those who come later, are not bothered."""
+    said = NONSENSE[what]
+
+    def loud(ctx: Context) -> int:
+        return sum(sum(ctx.map(len)) for _ in range(100))
+
+    def program(ctx: Context) -> None:
+        ctx.map(len)
+        say(ctx, said)
+        time.sleep(3600)
+
+    other = cluster.submit(loud, (X, None))
+    job = cluster.submit(program, (X, None))
+    with pytest.raises(JobFailedError, match="its driver sent"):
         job.result(PATIENCE)
-    with pytest.raises(JobFailedError, match="make a new cluster"):
-        cluster.submit(row_sums).result(PATIENCE)
+    assert other.result(PATIENCE) == 100 * len(X)
+    assert_unharmed(cluster)
+
+
+def test_what_a_driver_may_say_by_mistake_is_passed_over(cluster: Cluster) -> None:
+    """Metrics beyond the length of a line, no JSON, odd names and rates that are none harm nobody."""
+
+    def program(ctx: Context) -> str:
+        ctx.map(len)
+        report = MessageKind.REPORT
+        for number, said in enumerate(
+            [b"[" * 50_000, b'{"m":' + b"9" * 300_000 + b"}", b"\xff{", b'{"\\ud800":1}']
+        ):
+            say(ctx, encode(Head(report, c=number, y=1.0), [said])[0], said)
+        say(ctx, Head(MessageKind.ANNOUNCE, y=math.nan), Head(MessageKind.ANNOUNCE, y=-math.inf))
+        say(ctx, *encode(Head(MessageKind.CAN_USE), [b'{"can_use":{"sizes":[1e999]}}']))
+        say(ctx, Head(report, c=2**32 - 1, y=math.nan))
+        ctx.map(len)
+        return "done"
+
+    job = cluster.submit(program, (X, None))
+    assert job.result(PATIENCE) == "done"
+    assert [one.iteration for one in job.observations] == [0, 1, 2, 3, 2**32 - 1]
+    assert all(math.isfinite(one.cpu_seconds) for one in job.observations)
+    assert_unharmed(cluster)
+
+
+@pytest.mark.parametrize("what", ["bytes", "an unknown kind", "another task", "CPU time"])
+def test_a_task_that_writes_to_its_workers_socket_fails_its_job_only(cluster: Cluster, what: str) -> None:
+    """The worker is replaced, and after a few attempts the job fails and says why."""
+    said = {
+        "bytes": b"\xff" * 400,
+        "an unknown kind": b"".join(encode(Head(99))),
+        "another task": b"".join(encode(Head(MessageKind.DONE, a=1, b=77, c=77))),
+        "CPU time": b"".join(encode(Head(MessageKind.DONE, a=1, b=1, c=0, x=math.nan))),
+    }[what]
+
+    def program(ctx: Context) -> None:
+        def task(partition: Any) -> None:
+            for descriptor in map(int, os.listdir("/proc/self/fd")):
+                with contextlib.suppress(OSError):
+                    if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                        os.write(descriptor, said)
+            time.sleep(3600)
+
+        ctx.map(task)
+
+    job = cluster.submit(program, (X, None), partitions=1)
+    error = job.exception(PATIENCE)
+    assert isinstance(error, TaskError)
+    assert "its worker was lost (it sent" in str(error)
+    assert_unharmed(cluster)
+
+
+def test_a_machine_without_a_process_to_spare_delays_jobs_and_fails_none(cluster: Cluster) -> None:
+    """Workers and drivers are started once the system has processes again."""
+
+    def program(ctx: Context) -> int:
+        return os.getppid()
+
+    server = cluster.submit(program).result(PATIENCE)
+    # Where it may open nothing more, the fork server cannot take a child's socket.
+    soft, hard = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (0, hard))
+    job = cluster.submit(row_sums, (X, None))
+    assert not job.wait(timeout=1.0)
+    assert job.reason == ""
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (soft, hard))
+    assert job.result(PATIENCE) == X.sum()
 
 
 #: Written without `if __name__ == "__main__"`: it is not needed.

@@ -1,5 +1,6 @@
 """What has happened to the jobs of an engine, in one order, and how each of them ended."""
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from slaq.core.events import (
 )
 from slaq.core.job import JobState, Observation
 from slaq.ports import Clock
+
+_log = logging.getLogger(__name__)
 
 #: Why a job ended that the end of its engine ended.
 SHUT_DOWN = "the cluster was shut down"
@@ -46,7 +49,10 @@ class JournalEntry:
 
 
 class Listener(Protocol):
-    """Is told of every entry at once, in the thread it happens in; must be quick and never raise."""
+    """Is told of every entry at once, in the thread it happens in; must be quick.
+
+    What it raises is logged: the thread serves other jobs too.
+    """
 
     def happened(self, event: Event, ending: Ending | None) -> None:
         """Take note of an event; `ending` comes with a `JobEnded`."""
@@ -117,4 +123,7 @@ class Journal:
             event = replace(event, at=self._clock.now())
             self._entries.append(JournalEntry(event, ending))
         if self._listener is not None:
-            self._listener.happened(event, ending)
+            try:
+                self._listener.happened(event, ending)
+            except Exception:
+                _log.exception("listener failed", extra={"event": type(event).__name__})

@@ -180,6 +180,8 @@ class ChildNode(Node):
                         _answer(self._calls[head.a], head, payload)
         except (HangUpError, OSError):
             self._lose(None)
+        except Exception as error:
+            self._lose(f"the process of its node sent what cannot be read ({error!r}); make a new cluster")
 
     def _take(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
@@ -213,11 +215,15 @@ class ChildNode(Node):
 
 
 def _answer(call: "Future[Any]", head: Head, payload: memoryview) -> None:
-    if head.flag == FAILED:
-        error, text = unpack_error(payload)
-        call.set_exception(error or RuntimeError(text))
-    else:
-        call.set_result(unpack(payload))
+    """Give a call what was returned or raised; an answer that cannot be unpacked is that call's error."""
+    try:
+        if head.flag == FAILED:
+            error, text = unpack_error(payload)
+            call.set_exception(error or RuntimeError(text))
+        else:
+            call.set_result(unpack(payload))
+    except Exception as error:
+        call.set_exception(error)
 
 
 def _ended(process: subprocess.Popen[bytes], *, at_once: bool) -> int:
@@ -277,8 +283,8 @@ class _NodeServer(Listener):
         message = self._peer.receive()
         if message is None:
             return
-        method, arguments = unpack(message.payload)
         try:
+            method, arguments = unpack(message.payload)
             flag, answer = 0, pack(self._do(method, arguments))
         except Exception as error:
             flag, answer = FAILED, pack_error(error)

@@ -1,15 +1,21 @@
 """A queue of calls that other threads leave for the thread that waits on a selector."""
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable
 
+_log = logging.getLogger(__name__)
+
 
 class Inbox:
-    """Runs calls one after the other, in the thread that waits on the selector."""
+    """Runs calls one after the other, in the thread that waits on the selector.
+
+    A call that raises is logged, and the next one is run: the thread serves many jobs.
+    """
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._orders: deque[Callable[[], None]] = deque()
@@ -39,8 +45,7 @@ class Inbox:
         """Run the calls that are queued, and refuse further ones."""
         with self._lock:
             self._over = True
-        for order in self._orders:
-            order()
+        self._carry_out()
 
     def close(self) -> None:
         """Close the sockets, once the selector is closed."""
@@ -49,5 +54,11 @@ class Inbox:
 
     def _rung(self, _: int) -> None:
         self._alarm.recv(4096)
+        self._carry_out()
+
+    def _carry_out(self) -> None:
         while self._orders:
-            self._orders.popleft()()
+            try:
+                self._orders.popleft()()
+            except Exception:
+                _log.exception("order failed")

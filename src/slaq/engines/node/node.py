@@ -1,7 +1,8 @@
 """A node: what runs jobs on one machine, whatever their kinds."""
 
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from typing_extensions import override
@@ -9,7 +10,7 @@ from typing_extensions import override
 from slaq.core.errors import DuplicateJobError, UnknownJobError
 from slaq.core.events import JobEnded, JobLost
 from slaq.core.job import JobState
-from slaq.engines.journal import Journal, JournalEntry
+from slaq.engines.journal import Ending, Journal, JournalEntry
 from slaq.engines.node.commands.runner import CommandJob, CommandRunner
 from slaq.engines.node.programs.job_orders import ProgramJob
 from slaq.engines.node.programs.runner import ProgramRunner
@@ -17,6 +18,8 @@ from slaq.engines.node.runner import Runner
 from slaq.engines.node.share_file import ShareFile
 from slaq.engines.node.site import Site
 from slaq.jobs.share import Share
+
+_log = logging.getLogger(__name__)
 
 
 class Node(Protocol):
@@ -55,7 +58,10 @@ class Node(Protocol):
 
 
 class LocalNode(Node):
-    """The node of this process: a runner for each kind of work, and a share file for each job."""
+    """The node of this process: a runner for each kind of work, and a share file for each job.
+
+    An error about one job, or in one runner, is logged and keeps no other job from what is asked for.
+    """
 
     def __init__(self, site: Site, journal: Journal, runners: Mapping[type, Runner[Any]]) -> None:
         self._site = site
@@ -99,13 +105,18 @@ class LocalNode(Node):
             self._prepared.remove(job_id)
             self._lost.discard(job_id)
         if job_id in self._shares:
-            self._shares[job_id].write(_share_of(0.0))
-        self._runner[job_id].start(job_id)
+            _attempt(self._shares[job_id].write, _share_of(0.0))
+        try:
+            self._runner[job_id].start(job_id)
+        except Exception as error:
+            _log.exception("job not started", extra={"job": job_id})
+            reason = f"it could not be started ({error!r}); this is a defect of slaq"
+            self._journal.ended(job_id, Ending(state=JobState.FAILED, reason=reason))
 
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         if job_id in self._runner:
-            self._runner[job_id].end(job_id, state, reason)
+            _attempt(self._runner[job_id].end, job_id, state, reason)
 
     @override
     def grant(self, cores: Mapping[str, float]) -> None:
@@ -113,9 +124,10 @@ class LocalNode(Node):
             shares, runners = dict(self._shares), dict(self._runner)
         # Files first: a job that is let run finds what it holds.
         for job_id, file in shares.items():
-            file.write(_share_of(cores.get(job_id, 0.0)))
+            _attempt(file.write, _share_of(cores.get(job_id, 0.0)))
         for runner in self._runners.values():
-            runner.grant({job_id: held for job_id, held in cores.items() if runners.get(job_id) is runner})
+            mine = {job_id: held for job_id, held in cores.items() if runners.get(job_id) is runner}
+            _attempt(runner.grant, mine)
 
     @override
     def poll(self) -> Sequence[JournalEntry]:
@@ -138,7 +150,7 @@ class LocalNode(Node):
     @override
     def close(self) -> None:
         for runner in self._runners.values():
-            runner.close()
+            _attempt(runner.close)
 
 
 def make_node(site: Site, journal: Journal) -> LocalNode:
@@ -148,6 +160,13 @@ def make_node(site: Site, journal: Journal) -> LocalNode:
         CommandJob: CommandRunner(journal, site.throttle, site.token),
     }
     return LocalNode(site, journal, runners)
+
+
+def _attempt(act: Callable[..., None], *arguments: Any) -> None:
+    try:
+        act(*arguments)
+    except Exception:
+        _log.exception("node went on after an error", extra={"act": getattr(act, "__qualname__", "")})
 
 
 def _share_of(cores: float) -> Share:

@@ -1,16 +1,29 @@
 """Non-blocking ends of sockets, for a thread that serves many of them."""
 
+import errno
 import os
 import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from slaq.engines.node.wire import HEAD, NOTHING, HangUpError, Head, Message, encode
+from slaq.engines.node.wire import (
+    HEAD,
+    NOTHING,
+    HangUpError,
+    Head,
+    Message,
+    encode,
+    room_for,
+)
 from slaq.engines.packing import Buffer
 
 #: Pieces that are held back at most; systems take about a thousand at once.
 MOST_PIECES = 500
+#: Bytes that are taken in at once, so that a long message of one process delays nothing else for long.
+AT_ONCE = 1 << 24
+#: Why the system may take nothing now that it takes later.
+_NO_ROOM = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 
 class Peer:
@@ -55,9 +68,14 @@ class Peer:
         *,
         more: bool = False,
     ) -> None:
-        """Send a message now or when there is room, or with the next one if `more` comes; nothing once closed."""
+        """Send a message now or when there is room, or with the next one if `more` comes; nothing once closed.
+
+        Raises OSError, with nothing sent, where there is no descriptor left for a file that goes along.
+        """
         if not self.open:
             return
+        # The owner of the files may close them before they are sent.
+        copies = _copies(files)
         self._corked += encode(head, payload)
         if more and not files and len(self._corked) < MOST_PIECES:
             return
@@ -65,19 +83,18 @@ class Peer:
         if not self._outgoing and not files:
             try:
                 sent = self._socket.sendmsg(pieces)
-            except BlockingIOError:
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    # Reading from it will tell that it is gone.
+                    return
                 sent = 0
-            except OSError:
-                # Reading from it will tell that it is gone.
-                return
             pieces = _after(pieces, sent)
             if not pieces:
                 return
-        for place, piece in enumerate(pieces):
+        for piece in pieces:
             if len(piece):
-                # The owner of the files may close them before they are sent.
-                copies = () if place else tuple(map(os.dup, files))
                 self._outgoing.append((memoryview(piece), copies))
+                copies = ()
         self.flush()
 
     def flush(self) -> None:
@@ -89,10 +106,9 @@ class Peer:
                 sent = (
                     socket.send_fds(self._socket, [piece], list(files)) if files else self._socket.send(piece)
                 )
-            except BlockingIOError:
-                break
-            except OSError:
-                self._forget()
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    self._forget()
                 break
             for file in files:
                 os.close(file)
@@ -123,20 +139,28 @@ class Peer:
         self._outgoing.clear()
 
     def receive(self) -> Message | None:
-        """Return the next message, or None until it has arrived whole; raises HangUpError at the end."""
+        """Return the next message, or None until it has arrived whole.
+
+        Raises HangUpError at the end, and MalformedError for what cannot be a message.
+        """
         if not self.open:
             return None
+        enough = AT_ONCE
         try:
             if self._fields is None:
                 self._filled += self._read(memoryview(self._head)[self._filled :])
                 if self._filled < HEAD.size:
                     return None
                 *fields, length = HEAD.unpack(self._head)
+                self._payload = room_for(length)
                 self._fields = Head(*fields)
-                self._payload = memoryview(bytearray(length)) if length else NOTHING
                 self._filled = 0
             while self._filled < len(self._payload):
-                self._filled += self._read(self._payload[self._filled :])
+                if enough <= 0:
+                    return None
+                count = self._read(self._payload[self._filled :])
+                self._filled += count
+                enough -= count
         except BlockingIOError:
             return None
         message = Message(self._fields, self._payload)
@@ -146,11 +170,25 @@ class Peer:
     def _read(self, into: memoryview) -> int:
         try:
             count = self._socket.recv_into(into)
-        except ConnectionResetError as error:
+        except BlockingIOError:
+            raise
+        except OSError as error:
             raise HangUpError from error
         if not count:
             raise HangUpError
         return count
+
+
+def _copies(files: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a second descriptor of each file; all of them or, where that raises, none."""
+    copies: list[int] = []
+    try:
+        copies.extend(map(os.dup, files))
+    except OSError:
+        for copy in copies:
+            os.close(copy)
+        raise
+    return tuple(copies)
 
 
 def _after(pieces: list[Buffer], sent: int) -> list[Buffer]:

@@ -13,6 +13,8 @@ from slaq.engines.packing import Buffer
 
 #: kind, flag, a, b, c, x, y, bytes of payload.
 HEAD = struct.Struct("<BBxxIIIddQ")
+#: Bytes of a payload, beyond which what came is no message: far more than any machine holds.
+LONGEST_PAYLOAD = 1 << 40
 #: Files that travel with one message at most.
 MOST_FILES = 8
 NOTHING = memoryview(b"")
@@ -44,9 +46,23 @@ class HangUpError(Exception):
     """The other end is gone."""
 
 
+class MalformedError(Exception):
+    """What the other end sent is not a message that it can send; says what was found."""
+
+
 def encode(head: Head, payload: Sequence[Buffer] = ()) -> list[Buffer]:
     """Return the bytes of a message, in pieces."""
     return [HEAD.pack(*head, sum(len(piece) for piece in payload)), *payload]
+
+
+def room_for(length: int) -> memoryview:
+    """Return memory for a payload; raises MalformedError where there can be no payload so long."""
+    if length > LONGEST_PAYLOAD:
+        raise MalformedError(f"a payload of {length} bytes")
+    try:
+        return memoryview(bytearray(length)) if length else NOTHING
+    except MemoryError:
+        raise MalformedError(f"a payload of {length} bytes, for which there is no memory") from None
 
 
 class Channel:
@@ -82,7 +98,7 @@ class Channel:
             raise HangUpError from error
 
     def receive(self) -> Message:
-        """Return the next message, waiting for it."""
+        """Return the next message, waiting for it; raises HangUpError and MalformedError."""
         message = self._receive(0)
         assert message is not None
         return message
@@ -100,18 +116,17 @@ class Channel:
             if len(begun) < HEAD.size:
                 if not begun:
                     raise HangUpError
-                begun += bytes(self._exactly(HEAD.size - len(begun)))
+                begun += bytes(self._fill(memoryview(bytearray(HEAD.size - len(begun)))))
             *head, length = HEAD.unpack(begun)
-            return Message(Head(*head), self._exactly(length) if length else NOTHING)
+            return Message(Head(*head), self._fill(room_for(length)))
         except BlockingIOError:
             return None
         except ConnectionResetError as error:
             raise HangUpError from error
 
-    def _exactly(self, length: int) -> memoryview:
-        whole = memoryview(bytearray(length))
+    def _fill(self, whole: memoryview) -> memoryview:
         filled = 0
-        while filled < length:
+        while filled < len(whole):
             count = self._socket.recv_into(whole[filled:])
             if not count:
                 raise HangUpError

@@ -45,6 +45,8 @@ class DriverHandle:
 
     child: ForkedChild | None = None
     turn: Turn = Turn.ABSENT
+    #: Counts its processes, and those of them that were started because one before had died by itself.
+    number: int = 0
     restarts: int = 0
     #: Whether it holds a core in this turn.
     holds_core: bool = False
@@ -63,6 +65,7 @@ class DriverHandle:
     def attach(self, child: ForkedChild) -> None:
         """Take a new process."""
         self.child = child
+        self.number += 1
         self._cpu = self._cpu_at_start = 0.0
 
     def detach(self) -> None:

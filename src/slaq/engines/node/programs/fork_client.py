@@ -1,4 +1,4 @@
-"""The client of the fork server: starts and kills workers and drivers."""
+"""The client of the fork server: starts and kills workers and drivers, and survives the fork server's end."""
 
 import json
 import os
@@ -8,14 +8,13 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
+from slaq.engines import processes
 from slaq.engines.node.peers import Peer
 from slaq.engines.node.programs.fork_server import main
 from slaq.engines.node.programs.messages import DRIVER, MessageKind
 from slaq.engines.node.spawn import spawn
 from slaq.engines.node.wire import HangUpError, Head, Message
-from slaq.engines.processes import thread_limits
 
 #: Seconds the fork server may take to kill everything and exit before it is killed itself.
 PATIENCE = 5.0
@@ -33,7 +32,10 @@ class ForkedChild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Called when a child exists, has sent something, or has exited with a status."""
+    """Called when a child exists, has sent something, or has exited with a status.
+
+    A child that has exited and has no pid was never there: the system had no process for it; its status says why.
+    """
 
     forked: Callable[[], None]
     ready: Callable[[], None]
@@ -41,51 +43,68 @@ class Hooks:
 
 
 class ForkClient:
-    """Starts the fork server, and every other process through it.
+    """Starts a fork server, and every other process through it.
 
-    `died` is called when the fork server ends before `close`.
+    `died` is called with its exit status when the fork server ends before `close`. By then none of its children
+    runs, and no hook of theirs is called any more, so that a new fork server can be started in its place.
     """
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
         *,
-        log: IO[bytes],
+        log: Path,
         preload: Sequence[str],
         temporary: Path | None,
-        died: Callable[[], None],
+        died: Callable[[int], None],
     ) -> None:
         self._selector = selector
+        self._log = log
+        self._setup = json.dumps(
+            {"preload": list(preload), "temporary": None if temporary is None else str(temporary)}
+        )
         self._died = died
         self._children: dict[int, ForkedChild] = {}
         self._count = 0
-        # A worker is one core: libraries that start a thread per core would fight over it.
-        self._process, ours = spawn(
-            main,
-            json.dumps(
-                {"preload": list(preload), "temporary": None if temporary is None else str(temporary)}
-            ),
-            log=log,
-            env={**os.environ, **thread_limits(1)},
-            isolated=False,
-        )
-        self._peer = Peer(ours, selector, self._ready)
+        self._server: tuple[subprocess.Popen[bytes], Peer] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a fork server."""
+        return self._server is not None
+
+    def start(self) -> None:
+        """Start a fork server where there is none; raises OSError where the system refuses."""
+        with self._log.open("ab") as log:
+            # A worker is one core: libraries that start a thread per core would fight over it.
+            env = {**os.environ, **processes.thread_limits(1)}
+            process, ours = spawn(main, self._setup, log=log, env=env, isolated=False)
+        self._server = (process, Peer(ours, self._selector, self._ready))
 
     def fork(self, hooks: Hooks, *, is_driver: bool) -> ForkedChild:
-        """Request a worker or a driver; messages may be sent to it at once."""
+        """Request a worker or a driver; messages may be sent to it at once.
+
+        Raises OSError where there is no fork server, or no descriptor left.
+        """
+        if self._server is None:
+            raise OSError("there is no fork server")
         self._count += 1
         ours, theirs = socket.socketpair()
         with theirs:
-            head = Head(MessageKind.FORK, DRIVER if is_driver else 0, self._count)
-            self._peer.send(head, files=(theirs.fileno(),))
-        child = ForkedChild(self._count, Peer(ours, self._selector, hooks.ready), hooks)
+            child = ForkedChild(self._count, Peer(ours, self._selector, hooks.ready), hooks)
+            head = Head(MessageKind.FORK, DRIVER if is_driver else 0, child.number)
+            try:
+                self._tell(head, theirs.fileno())
+            except OSError:
+                child.peer.close()
+                raise
         self._children[child.number] = child
         return child
 
     def hear(self, child: ForkedChild) -> Message | None:
         """Return the next message of a child, if it has arrived; kill a child that has hung up.
 
-        How it died is told as any other exit.
+        How it died is told as any other exit. Raises MalformedError for what cannot be a message.
         """
         try:
             return child.peer.receive()
@@ -96,34 +115,67 @@ class ForkClient:
 
     def kill(self, child: ForkedChild) -> None:
         """Kill a child with all that it has started; `exited` is called as for any other exit."""
-        self._peer.send(Head(MessageKind.KILL, a=child.number))
+        self._tell(Head(MessageKind.KILL, a=child.number))
 
     def close(self) -> None:
         """Kill all children and the fork server, and wait for their end."""
-        self._peer.close()
-        for child in self._children.values():
-            child.peer.close()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        server, self._server = self._server, None
+        if server is not None:
+            process, peer = server
+            peer.close()
+            children, self._children = self._children, {}
+            for child in children.values():
+                child.peer.close()
+            _await_end(process, PATIENCE)
+
+    def _tell(self, head: Head, *files: int) -> None:
+        if self._server is not None:
+            self._server[1].send(head, files=files)
 
     def _ready(self) -> None:
+        assert self._server is not None
         try:
-            message = self._peer.receive()
+            message = self._server[1].receive()
         except HangUpError:
-            self._peer.close()
-            self._died()
+            self._lose()
             return
         if message is None:
             return
         head = message.head
+        child = self._children.get(head.a)
+        if child is None:
+            return
         if head.kind == MessageKind.FORKED:
-            child = self._children[head.a]
             child.pid = head.b
             child.hooks.forked()
         elif head.kind == MessageKind.EXITED:
             # Below zero for a signal, as everywhere.
             status = head.c - (1 << 32) if head.c >> 31 else head.c
-            self._children.pop(head.a).hooks.exited(status)
+            del self._children[head.a]
+            child.hooks.exited(status)
+
+    def _lose(self) -> None:
+        """Give the fork server up: what it has forked must be gone before anything takes its place."""
+        assert self._server is not None
+        process, peer = self._server
+        self._server = None
+        peer.close()
+        # Once it has ended, the kernel has killed its children; their groups may hold what they started.
+        status = _await_end(process, PATIENCE)
+        children, self._children = self._children, {}
+        for child in children.values():
+            if child.pid:
+                processes.kill_group(child.pid)
+        try:
+            self._died(status)
+        finally:
+            for child in children.values():
+                child.peer.close()
+
+
+def _await_end(process: "subprocess.Popen[bytes]", patience: float) -> int:
+    try:
+        return process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

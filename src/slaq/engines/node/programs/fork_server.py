@@ -4,6 +4,7 @@ When its parent hangs up or dies, the fork server kills all it forked, and ends.
 """
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -76,15 +77,28 @@ class ForkServer:
             processes.kill(self._pids[child])
 
     def _fork(self, child: int, *, is_driver: bool) -> None:
+        """Fork a child; where the system refuses, report the exit of a child that has never existed."""
+        if not self._channel.files:
+            # There was no descriptor left to receive its socket.
+            self._refuse(child, errno.EMFILE)
+            return
         sock = socket.socket(fileno=self._channel.files.popleft())
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            sock.close()
+            self._refuse(child, error.errno or errno.EAGAIN)
+            return
         if pid == 0:
             self._become(Channel(sock), server, is_driver=is_driver)
         sock.close()
         self._children[pid] = child
         self._pids[child] = pid
         self._channel.send(Head(MessageKind.FORKED, a=child, b=pid))
+
+    def _refuse(self, child: int, reason: int) -> None:
+        self._channel.send(Head(MessageKind.EXITED, a=child, c=reason))
 
     def _become(self, channel: Channel, server: int, *, is_driver: bool) -> None:
         """Turn a newly forked child into a worker or a driver; never returns."""

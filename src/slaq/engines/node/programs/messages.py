@@ -8,6 +8,7 @@ Who says what, and what the fields of the head mean:
 |                | KILL     |             | child  |       |           |            |          |                  |
 | server, engine | FORKED   |             | child  | pid   |           |            |          |                  |
 |                | EXITED   |             | child  | pid   | status    |            |          |                  |
+|                | (refused)|             | child  | 0     | errno     |            |          |                  |
 | engine, worker | ATTACH   |             | job    |       |           |            |          | layout; files    |
 |                | DETACH   |             | job    |       |           |            |          |                  |
 |                | CALL     |             | job    | map   |           |            |          | function, args   |

@@ -40,6 +40,8 @@ class ProgramRun:
     cpu: float = 0.0
     #: What it last said it can use.
     demand: Demand | None = None
+    #: Until when no process is asked for, because the system had none for it.
+    launch_at: float = 0.0
     # Its end: in which state and why, once asked for; when it is killed at the latest; when it came.
     ending: JobState | None = None
     reason: str = ""
@@ -138,8 +140,8 @@ class Task:
     """One piece of a map, on a worker."""
 
     run: ProgramRun
-    #: Tells maps of the job's driver from those of one that died.
-    restarts: int
+    #: The number of the driver whose map it is.
+    driver: int
     map: int
     index: int
 
@@ -148,7 +150,7 @@ class Task:
         """Whether the driver still waits for its result."""
         driver, current = self.run.driver, self.run.map
         return (
-            self.restarts == driver.restarts
+            self.driver == driver.number
             and self.map == current.number
             and self.index in current.missing
             and driver.child is not None

@@ -1,11 +1,13 @@
 """The runner of program jobs: one thread, the dispatcher, hears all their processes and hands out free cores."""
 
+import logging
 import math
 import os
 import selectors
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from typing_extensions import override
@@ -25,9 +27,43 @@ from slaq.engines.node.programs.worker_pool import WorkerPool
 from slaq.engines.node.runner import Runner
 from slaq.engines.node.share_file import ShareFile
 from slaq.engines.node.site import Site
+from slaq.engines.processes import how_it_ended
 
 #: Seconds between two looks at limits and at drivers that hold a core.
 TICK = 0.05
+
+#: Fork servers that may be lost within so many seconds while no job goes on; then the jobs fail.
+MOST_LOSSES, LOSSES_WITHIN = 5, 60.0
+#: Seconds until the next try after a fork server could not be started.
+AGAIN = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Losses:
+    """The fork servers that were lost since a job last went on."""
+
+    #: When each of them was lost.
+    at: list[float] = field(default_factory=list)
+    #: The count of progress at the last loss.
+    _progress: int = -1
+
+    def count(self, now: float, progress: int) -> None:
+        """Note a loss; `progress` has changed where a job has gone on since the one before."""
+        recent = [at for at in self.at if now - at < LOSSES_WITHIN]
+        self.at = [*(recent if progress == self._progress else ()), now]
+        self._progress = progress
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the next fork server would be lost as well."""
+        return len(self.at) >= MOST_LOSSES
+
+    @property
+    def next_try(self) -> float:
+        """When a fork server that could not be started is tried again."""
+        return self.at[-1] + AGAIN if self.at else 0.0
 
 
 class ProgramRunner(Runner[ProgramJob]):
@@ -46,15 +82,19 @@ class ProgramRunner(Runner[ProgramJob]):
         self._selector = selectors.DefaultSelector()
         self._inbox = Inbox(self._selector)
         self._closed = False
+        #: Why the dispatcher has ended, where that was not asked for.
+        self._broken = ""
         site.directory.mkdir(parents=True, exist_ok=True)
-        with (site.directory / "engine.log").open("ab") as log:
-            self._forks = ForkClient(
-                self._selector,
-                log=log,
-                preload=site.preload,
-                temporary=site.directory if site.temporary else None,
-                died=self._fork_server_died,
-            )
+        self._log_path = site.directory / "engine.log"
+        self._losses = Losses()
+        self._forks = ForkClient(
+            self._selector,
+            log=self._log_path,
+            preload=site.preload,
+            temporary=site.directory if site.temporary else None,
+            died=self._fork_server_died,
+        )
+        self._forks.start()
         self._workers = WorkerPool(self._forks, site.cores, time.monotonic)
         self._jobs = RunningJobs(self._forks, self._workers, self._segments, journal, site.grace_seconds)
         self._arbiter = CoreArbiter(self._jobs.runs, site.capacity, site.epoch_seconds)
@@ -63,9 +103,9 @@ class ProgramRunner(Runner[ProgramJob]):
 
     @override
     def prepare(self, job_id: str, work: ProgramJob) -> ShareFile:
-        self._prepared[job_id] = (work, self._segments.take(work.data))
         directory = job_directory(self._site.directory, job_id)
         directory.mkdir(parents=True, exist_ok=True)
+        self._prepared[job_id] = (work, self._segments.take(work.data))
         return ShareFile(directory)
 
     @override
@@ -82,10 +122,10 @@ class ProgramRunner(Runner[ProgramJob]):
         run = ProgramRun(
             number=self._count, job_id=job_id, job=job, segment=segment, directory=directory, log=log
         )
-        if not self._inbox.leave(partial(self._jobs.start, run)):
+        if not self._inbox.leave(partial(self._start, run)):
             # Its data went with all that was prepared.
             os.close(log)
-            self._fail(job_id, self._jobs.broken or SHUT_DOWN)
+            self._fail(job_id, self._broken or SHUT_DOWN)
 
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> None:
@@ -120,7 +160,7 @@ class ProgramRunner(Runner[ProgramJob]):
                     self._tick()
                 kept_until = self._fill()
         except BaseException as error:
-            self._jobs.broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
+            self._broken = f"the dispatcher failed ({error!r}); this is a defect of slaq"
             raise
         finally:
             self._shut()
@@ -128,7 +168,8 @@ class ProgramRunner(Runner[ProgramJob]):
     def _shut(self) -> None:
         """End everything, jobs whose start is still to be ordered included."""
         self._inbox.finish()
-        self._jobs.drop()
+        state = JobState.FAILED if self._broken else JobState.CANCELLED
+        self._jobs.drop(state, self._broken or SHUT_DOWN)
         self._forks.close()
         for _, segment in self._prepared.values():
             self._segments.leave(segment)
@@ -155,13 +196,20 @@ class ProgramRunner(Runner[ProgramJob]):
             if run.driver.turn is Turn.WAITS:
                 run.driver.resume(holds_core=True)
                 holders += 1
-            else:
+                continue
+            try:
                 self._workers.assign(run, spare)
+            except OSError as error:
+                # The next tick tries again.
+                _log.warning("task not started", extra={"job": run.job_id, "reason": str(error)})
+                return math.inf
 
     def _tick(self) -> None:
         """Look at all that time alone can change."""
         now = time.monotonic()
         self._next_tick = now + TICK
+        if not self._forks.alive and now >= self._losses.next_try:
+            self._start_forks()
         self._workers.look(now, self._site.grace_seconds)
         self._arbiter.fill(now)
         self._jobs.look(now)
@@ -170,10 +218,42 @@ class ProgramRunner(Runner[ProgramJob]):
     def _grant(self, cores: dict[str, float]) -> None:
         self._arbiter.grant(cores, time.monotonic())
 
-    def _fork_server_died(self) -> None:
-        self._jobs.broken = (
-            f"the process that starts all others died; see {self._site.directory / 'engine.log'}, "
-            "and make a new cluster"
-        )
+    def _start(self, run: ProgramRun) -> None:
+        if not self._forks.alive and not self._jobs.runs:
+            # It was given up with the jobs that there were.
+            self._losses = Losses()
+            self._start_forks()
+        self._jobs.start(run)
+
+    # The fork server.
+
+    def _fork_server_died(self, status: int) -> None:
+        """Go on with a new fork server: every program is started again from its last checkpoint."""
+        self._jobs.lose_drivers()
         self._workers.dissolve()
-        self._jobs.drop()
+        self._lost(how_it_ended(status))
+        if self._jobs.runs:
+            self._start_forks()
+
+    def _start_forks(self) -> None:
+        try:
+            self._forks.start()
+        except OSError as error:
+            self._lost(f"it could not be started: {error}")
+            return
+        now = time.monotonic()
+        self._workers.hire()
+        self._jobs.look(now)
+
+    def _lost(self, how: str) -> None:
+        """Count a loss of the fork server; after too many without progress no job can go on."""
+        self._losses.count(time.monotonic(), self._jobs.progress)
+        _log.warning(
+            "fork server lost", extra={"how": how, "losses": len(self._losses.at), "log": str(self._log_path)}
+        )
+        if self._losses.too_many:
+            reason = (
+                f"the process that starts all others was lost {MOST_LOSSES} times within {LOSSES_WITHIN:g} seconds "
+                f"while no job went on ({how}); see {self._log_path}, and submit the job again"
+            )
+            self._jobs.drop(JobState.FAILED, reason)

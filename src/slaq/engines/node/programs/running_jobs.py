@@ -5,24 +5,40 @@ import logging
 import os
 import pickle
 import time
+from collections.abc import Callable
 from functools import partial
 
+from slaq.core.demand import Demand
 from slaq.core.job import JobState
 from slaq.engines import checkpoints
 from slaq.engines.files import LOG, last_lines
-from slaq.engines.journal import SHUT_DOWN, Ending, Journal
+from slaq.engines.journal import Ending, Journal
 from slaq.engines.node.programs.driver_handle import Turn
+from slaq.engines.node.programs.driver_messages import (
+    DemandTold,
+    Left,
+    LossTold,
+    MapBegun,
+    Raised,
+    RateTold,
+    Returned,
+    Said,
+    read_driver_message,
+)
 from slaq.engines.node.programs.fork_client import ForkClient, Hooks
 from slaq.engines.node.programs.job_orders import orders_for
-from slaq.engines.node.programs.messages import WAITS, MessageKind
+from slaq.engines.node.programs.messages import MessageKind
 from slaq.engines.node.programs.program_run import ProgramRun
 from slaq.engines.node.programs.shared_data import Segments
 from slaq.engines.node.programs.worker_pool import WorkerPool
-from slaq.engines.node.reports import json_object, read_metrics
-from slaq.engines.node.wire import HangUpError, Head, Message
+from slaq.engines.node.wire import HangUpError, Head, MalformedError, Message
 from slaq.engines.packing import Packed
 from slaq.engines.processes import how_it_ended
-from slaq.jobs.demands import read_demand
+
+#: Seconds until a driver is asked for again for which the system had no process or no descriptor.
+AGAIN = 0.5
+#: The hooks of a driver that nobody listens to any more.
+UNHEARD = Hooks(forked=lambda: None, ready=lambda: None, exited=lambda _: None)
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +46,8 @@ _log = logging.getLogger(__name__)
 class RunningJobs:
     """Has a driver for each job, starts again one that dies, and tells the journal what becomes of each job.
 
-    A program that was told to end, and has not ended after the grace, is killed.
+    A program that was told to end, and has not ended after the grace, is killed. Whatever goes wrong with one
+    job, because of what its driver sent or otherwise, ends that job as failed and no other.
     """
 
     def __init__(
@@ -48,52 +65,92 @@ class RunningJobs:
         self._grace_seconds = grace_seconds
         #: By the job's id.
         self.runs: dict[str, ProgramRun] = {}
-        #: Why no job can run any more, where that is so.
-        self.broken = ""
+        #: Counts the losses that were not known before, and the jobs that have ended.
+        self.progress = 0
 
     def start(self, run: ProgramRun) -> None:
-        """Take a job on."""
+        """Take a job on; its driver is started at once where there is a fork server, else by a later `look`."""
         self.runs[run.job_id] = run
-        if self.broken:
-            self._conclude(run, Ending(state=JobState.FAILED, reason=self.broken))
-        else:
-            self._launch(run)
+        self._confined(run, self._launch)
 
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         """Tell a program to end, if it runs."""
         if job_id in self.runs:
-            self._end(self.runs[job_id], state, reason)
+            self._confined(self.runs[job_id], self._end, state, reason)
 
     def look(self, now: float) -> None:
         """Look at all that time alone can change."""
         for run in list(self.runs.values()):
-            driver = run.driver
-            if driver.turn is Turn.RUNS:
-                run.pay(driver.look(now))
-            if driver.began_at is not None and (over := run.job.goal.overdue(now - driver.began_at)):
-                self._end(run, JobState.COMPLETED, over)
-            if now > run.deadline and driver.child is not None:
-                run.deadline = float("inf")
+            self._confined(run, self._look, now)
+
+    def drop(self, state: JobState, reason: str) -> None:
+        """End every job at once."""
+        for run in list(self.runs.values()):
+            self._confined(run, self._conclude, Ending(state=state, reason=reason))
+
+    def lose_drivers(self) -> None:
+        """Take note that every driver is gone and none is to blame: `look` starts them again.
+
+        What a driver sent before its end still counts. A program that had been told to end has ended.
+        """
+        for run in list(self.runs.values()):
+            self._confined(run, self._lose_driver)
+
+    def _confined(self, run: ProgramRun, act: Callable[..., None], *arguments: object) -> None:
+        """Act for one job; what goes wrong is the end of that job."""
+        try:
+            act(run, *arguments)
+        except MalformedError as error:
+            self._give_up(run, f"its driver sent {error}")
+        except Exception as error:
+            _log.exception("job given up", extra={"job": run.job_id})
+            self._give_up(run, f"slaq could not go on with it ({error!r}); this is a defect of slaq")
+
+    def _look(self, run: ProgramRun, now: float) -> None:
+        driver = run.driver
+        if driver.child is None and now >= run.launch_at:
+            self._launch(run)
+        if driver.turn is Turn.RUNS:
+            run.pay(driver.look(now))
+        if driver.began_at is not None and (over := run.job.goal.overdue(now - driver.began_at)):
+            self._end(run, JobState.COMPLETED, over)
+        if now > run.deadline:
+            run.deadline = float("inf")
+            if driver.child is None:
+                self._leave(run)
+            else:
                 self._forks.kill(driver.child)
 
-    def drop(self) -> None:
-        """End every job at once: as failed where something of slaq broke, else as cancelled."""
-        state = JobState.FAILED if self.broken else JobState.CANCELLED
-        for run in list(self.runs.values()):
-            self._conclude(run, Ending(state=state, reason=self.broken or SHUT_DOWN))
-
     def _launch(self, run: ProgramRun) -> None:
-        """Have a driver forked and send it its orders."""
+        """Have a driver forked and send it its orders; where the system refuses, the next `look` tries again."""
+        if not self._forks.alive:
+            return
         hooks = Hooks(
-            forked=partial(self._driver_forked, run),
-            ready=partial(self._driver_ready, run),
-            exited=partial(self._driver_exited, run),
+            forked=partial(self._confined, run, self._driver_forked),
+            ready=partial(self._confined, run, self._driver_ready),
+            exited=partial(self._confined, run, self._driver_exited),
         )
-        run.driver.attach(self._forks.fork(hooks, is_driver=True))
         orders = pickle.dumps(orders_for(run.job, run.directory))
-        run.driver.send(Head(MessageKind.BEGIN), [orders], (run.log,))
+        try:
+            child = self._forks.fork(hooks, is_driver=True)
+        except OSError as error:
+            self._put_off(run, str(error))
+            return
+        try:
+            child.peer.send(Head(MessageKind.BEGIN), [orders], (run.log,))
+        except OSError as error:
+            # A driver without orders ends as soon as it is hung up on.
+            child.hooks = UNHEARD
+            child.peer.close()
+            self._put_off(run, str(error))
+            return
+        run.driver.attach(child)
         run.map.drop()
         run.map.number = 0
+
+    def _put_off(self, run: ProgramRun, reason: str) -> None:
+        _log.warning("driver not started", extra={"job": run.job_id, "reason": reason})
+        run.launch_at = time.monotonic() + AGAIN
 
     def _end(self, run: ProgramRun, state: JobState, reason: str) -> None:
         """Tell a program to end; a cancellation overrides a completion."""
@@ -102,20 +159,32 @@ class RunningJobs:
         run.ending, run.reason = state, reason
         run.deadline = min(run.deadline, time.monotonic() + self._grace_seconds)
         run.map.queue.clear()
-        run.driver.send(Head(MessageKind.END), [reason.encode()])
+        run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
+
+    def _give_up(self, run: ProgramRun, reason: str) -> None:
+        """End a job with which something went wrong: as it was told to end, else as failed."""
+        if run.ended_at is None:
+            if run.driver.child is not None:
+                # No more is heard of it.
+                run.driver.child.peer.close()
+            ending = Ending(state=run.ending or JobState.FAILED, reason=run.reason or reason)
+            self._conclude(run, ending)
 
     def _conclude(self, run: ProgramRun, ending: Ending) -> None:
         """Forget a job, and tell its end."""
         del self.runs[run.job_id]
         run.ended_at = time.monotonic()
-        run.map.drop()
-        run.bucket.cores = 0.0
-        self._workers.detach(run)
-        os.close(run.log)
-        self._segments.leave(run.segment)
-        if run.driver.child is not None:
-            self._forks.kill(run.driver.child)
-        self._journal.ended(run.job_id, ending)
+        self.progress += 1
+        try:
+            run.map.drop()
+            run.bucket.cores = 0.0
+            self._workers.detach(run)
+            os.close(run.log)
+            self._segments.leave(run.segment)
+            if run.driver.child is not None:
+                self._forks.kill(run.driver.child)
+        finally:
+            self._journal.ended(run.job_id, ending)
 
     # What the fork server tells of drivers.
 
@@ -130,40 +199,43 @@ class RunningJobs:
             self._driver_says(run, message)
 
     def _driver_says(self, run: ProgramRun, message: Message) -> None:
-        head, payload = message
-        run.pay(run.driver.account(head.x))
-        if head.kind == MessageKind.MAP:
-            run.begin_map(head.b, payload)
-        elif head.kind == MessageKind.REPORT:
-            self._report(run, head, payload)
-        elif head.kind == MessageKind.ANNOUNCE:
-            self._journal.learning_rate_changed(run.job_id, head.y)
-        elif head.kind == MessageKind.CAN_USE:
-            self._hear_demand(run, payload)
-        elif head.kind == MessageKind.RETURNED:
+        cpu, said = read_driver_message(message)
+        run.pay(run.driver.account(cpu))
+        if said is not None:
+            self._take(run, said)
+        if isinstance(said, LossTold) and said.waits:
+            run.driver.rest(Turn.WAITS)
+
+    def _take(self, run: ProgramRun, said: Said) -> None:
+        if isinstance(said, MapBegun):
+            run.begin_map(said.number, said.call)
+        elif isinstance(said, LossTold):
+            self._observe(run, said)
+        elif isinstance(said, RateTold):
+            self._journal.learning_rate_changed(run.job_id, said.learning_rate)
+        elif isinstance(said, DemandTold):
+            self._hear_demand(run, said.demand)
+        elif isinstance(said, Returned):
             state = run.ending or JobState.COMPLETED
-            self._conclude(run, Ending(state=state, reason=run.reason, result=Packed(payload)))
-        elif head.kind == MessageKind.RAISED:
+            self._conclude(run, Ending(state=state, reason=run.reason, result=Packed(said.value)))
+        elif isinstance(said, Raised):
             # The last line of its traceback.
             (last,) = last_lines(run.directory / LOG).splitlines()[-1:] or ["an error"]
             reason = f"its program raised {last}"
-            self._conclude(run, Ending(state=JobState.FAILED, reason=reason, error=Packed(payload)))
-        elif head.kind == MessageKind.LEFT:
-            run.reason = run.reason or str(payload, "utf-8")
+            self._conclude(run, Ending(state=JobState.FAILED, reason=reason, error=Packed(said.error)))
+        elif isinstance(said, Left):
+            run.reason = run.reason or said.reason
             self._leave(run)
 
-    def _report(self, run: ProgramRun, head: Head, payload: memoryview) -> None:
-        observation = run.observe(head.c, head.y)
+    def _observe(self, run: ProgramRun, said: LossTold) -> None:
+        observation = run.observe(said.iteration, said.loss)
         if observation is not None:
-            metrics = read_metrics(json_object(bytes(payload))) if payload else {}
-            self._journal.observed(run.job_id, observation, metrics)
-        if head.flag == WAITS:
-            run.driver.rest(Turn.WAITS)
+            self.progress += 1
+            self._journal.observed(run.job_id, observation, said.metrics)
 
-    def _hear_demand(self, run: ProgramRun, payload: memoryview) -> None:
-        demand = read_demand(json_object(bytes(payload)).get("can_use"))
+    def _hear_demand(self, run: ProgramRun, demand: Demand) -> None:
         # A job that says the same again says nothing new.
-        if demand is not None and demand != run.demand:
+        if demand != run.demand:
             run.demand = demand
             self._journal.demand_changed(run.job_id, demand)
 
@@ -179,16 +251,14 @@ class RunningJobs:
     def _driver_exited(self, run: ProgramRun, status: int) -> None:
         driver = run.driver
         assert driver.child is not None
-        peer = driver.child.peer
-        with contextlib.suppress(HangUpError, OSError):
-            while run.ended_at is None and (message := peer.receive()) is not None:
-                self._driver_says(run, message)
-        peer.close()
-        driver.detach()
+        existed = driver.child.pid > 0
+        self._detach(run)
         if run.ended_at is not None:
             return
         if run.ending is not None:
             self._leave(run)
+        elif not existed:
+            self._put_off(run, os.strerror(status))
         elif driver.restarts < run.job.max_restarts:
             driver.restarts += 1
             _log.warning(
@@ -201,3 +271,23 @@ class RunningJobs:
             printed = last_lines(run.directory / LOG) or "(nothing was printed)"
             reason = f"its driver was lost ({how_it_ended(status)}){again}; the end of its log: {printed}"
             self._conclude(run, Ending(state=JobState.FAILED, reason=reason))
+
+    def _lose_driver(self, run: ProgramRun) -> None:
+        self._detach(run)
+        if run.ended_at is None and run.ending is not None:
+            self._leave(run)
+
+    def _detach(self, run: ProgramRun) -> None:
+        """Let go of a driver that has exited, once all that it said is heard."""
+        driver = run.driver
+        if driver.child is None:
+            return
+        peer = driver.child.peer
+        try:
+            with contextlib.suppress(HangUpError):
+                while run.ended_at is None and (message := peer.receive()) is not None:
+                    self._driver_says(run, message)
+        finally:
+            peer.close()
+            run.map.drop()
+            driver.detach()

@@ -28,7 +28,8 @@ class TaskMap:
         """Take a new map, with a task for each partition."""
         self.number, self.call = number, call
         self.missing = set(range(partitions))
-        self.queue.extend(range(partitions))
+        # A program that gave up the map before, as at an alarm, may have left tasks of it.
+        self.queue = deque(range(partitions))
         self._lost.clear()
 
     def drop(self) -> None:
