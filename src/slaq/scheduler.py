@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from slaq.core.admission import Admission
+from slaq.core.admission import Admission, Review
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
@@ -40,8 +40,8 @@ class Scheduler:
     began: float = 0.0
     #: What the last decision was made from; None before the first.
     appraisal: Appraisal | None = None
-    #: Why queued jobs that are due were not started in the last epoch: a sentence each, by id.
-    held: Mapping[str, str] = field(default_factory=dict)
+    #: Which queued jobs the last epoch started, and why others that were due had to wait.
+    review: Review = field(default_factory=Review)
     #: Epochs begin at whole multiples of their length: the multiple that is waited for.
     slot: int = 0
 
@@ -64,14 +64,17 @@ class Scheduler:
         """Return whether no job is active or queued."""
         return not self.roster.ids and next(iter(self.store.queued()), None) is None
 
+    def held(self) -> dict[str, str]:
+        """Return for each queued job, by id, one sentence on why the job has not started."""
+        return self.admission.reasons(self.review, self.store.queued(), self.clock.now())
+
     def run_epoch(self) -> Decision | None:
         """Decide and grant once; return the decision, or None where no job is active."""
         now, epoch = self.clock.now(), self.epoch
         self.epoch, self.began = epoch + 1, now
         # 1. Admit: of the queued jobs, those that nothing holds back are started.
-        review = self.admission.review(self.store.queued, now)
-        self.held = review.held
-        for spec in review.start:
+        self.review = self.admission.review(self.store.queued, now)
+        for spec in self.review.start:
             self.roster.admit(spec, now)
             self.store.started(spec.id, now)
             self.engine.start(spec)

@@ -228,6 +228,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
     first, second, third, fourth = jobs.jobs
     assert (first.name, first.arrival) == ("a", 90)
     assert first.options == {
+        "arrival": 90,
         "weight": 2,
         "min_cores": 0.5,
         "max_cores": 1.5,

@@ -220,8 +220,8 @@ def test_a_held_job_is_started_once_its_rule_lets_it() -> None:
     held: list[set[str]] = []
     for decision in scheduler.epochs():
         assert decision is None or len(decision.ids) <= 2
-        assert set(scheduler.held.values()) <= {"waits because 2 jobs may run at a time"}
-        held.append(set(scheduler.held))
+        assert set(scheduler.held().values()) <= {"waits because 2 jobs may run at a time"}
+        held.append(set(scheduler.held()))
     waited = [group for group, before in zip(held, [set(), *held], strict=False) if group != before]
     assert waited == [{"c", "d"}, set()]
     assert [state for _, state in ends(scheduler, workload)] == [JobState.COMPLETED] * 4
@@ -235,11 +235,11 @@ def test_a_rule_that_changes_its_mind_is_asked_anew() -> None:
     epochs = scheduler.epochs()
     for _ in range(3):
         assert next(epochs) is None
-        assert scheduler.held == {"a": "waits because 0 jobs may run at a time"}
+        assert scheduler.held() == {"a": "waits because no jobs may run now (max_jobs_active is 0)"}
     most[0] = 1
     decision = next(epochs)
     assert decision is not None
-    assert (decision.ids, scheduler.held) == (("a",), {})
+    assert (decision.ids, scheduler.held()) == (("a",), {})
     assert len(list(epochs)) > 2
     assert ends(scheduler, workload) == [("a", JobState.COMPLETED)]
 
@@ -255,7 +255,7 @@ def test_a_job_starts_after_those_it_waits_for() -> None:
     together: set[tuple[str, ...]] = set()
     for decision in scheduler.epochs():
         together |= {decision.ids} if decision is not None else set()
-        said += [scheduler.held["last"]] if "last" in scheduler.held else []
+        said += [scheduler.held()["last"]] if "last" in scheduler.held() else []
     assert together == {("first",), ("second",), ("last",)}
     assert list(dict.fromkeys(said)) == ["waits for job 'first' to end", "waits for job 'second' to end"]
     assert [job_id for job_id, _ in ends(scheduler, workload)] == ["first", "second", "last"]

@@ -216,6 +216,14 @@ class JobOptions(TypedDict, total=False):
             default=True,
         ),
     ]
+    arrival: Annotated[
+        float,
+        Option(
+            type=seconds(zero=True),
+            help="How long after its submission the job is due: it does not start before.",
+            default=0.0,
+        ),
+    ]
     after: Annotated[
         Sequence[str],
         Option(

@@ -139,9 +139,7 @@ class EpochLoop:
     def _follow_up(self, decision: Decision | None) -> None:
         """Show, store and publish what an epoch decided and what happened before it; the lock is held."""
         began = self._scheduler.began
-        trouble = self._store.trouble
-        otherwise = f"waits because the store cannot be written: {trouble}" if trouble else ""
-        self._live_jobs.hold(self._scheduler.held, began, otherwise)
+        self._live_jobs.hold(self._scheduler.held())
         if decision is None:
             self.decided = Decided()
         else:
