@@ -31,6 +31,7 @@ def needed_cores(
     stride = roster.stride[rows].astype(np.float64)
     fastest = roster.runtime.steady_seconds(rows, cpu, most[:, None])[:, 0] * stride
     chance = chances(strides, (left / np.maximum(fastest, 1e-12))[:, None])[:, 0]
+    chance[(left <= 0) & (chance < 1)] = 0.0
 
     # With n cores an iteration takes serial + cpu / n seconds; the time left gives the longest it may take.
     likely = strides_for(strides, LIKELY) * stride
