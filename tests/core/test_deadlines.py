@@ -32,11 +32,11 @@ def test_what_is_needed_makes_it_likely(losses: list[float], goal: dict[str, flo
     if units[0] == 0.0:
         assert found.chance[0] == 1.0
     elif np.isinf(units[0]):
-        assert found.hopeless[0]
+        assert found.out_of_reach[0]
     elif units[0] < CAPACITY - 1e-6:
         assert found.chance[0] >= LIKELY - 1e-6
     else:
-        assert not found.hopeless[0]
+        assert not found.out_of_reach[0]
 
 
 def test_less_time_needs_more_units() -> None:
