@@ -25,7 +25,7 @@ from slaq.client import Client, connect
 from slaq.client.connection import PREFIX
 from slaq.config import read_jobs_file
 from slaq.config.service import AllowedNames, SettingsSources, UserLimits, read_settings
-from slaq.core.errors import JobOptionError, JobsFileError, SettingsError, UnknownNameError
+from slaq.core.errors import JobOptionError, JobsFileError, SettingsError, UnknownNameError, WorkloadError
 from slaq.jobs.options import (
     CHANGES,
     COMMAND,
@@ -39,6 +39,7 @@ from slaq.jobs.options import (
     OptionSet,
 )
 from slaq.service.records import OPTION_SETS
+from slaq.simulation.workload import Workload
 from slaq.spark import SparkCluster
 from slaq.web.models import JobChange, SubmissionBody, UserChange
 from tests.integration.refused_options import BAD, REFUSED, sentence_of
@@ -214,6 +215,18 @@ def test_jobs_files_refuse_with_the_sentence(name: str, options: dict[str, Any],
         if options.keys() <= taken.options.keys():
             lines = "".join(f"{key} = {toml(value)}\n" for key, value in options.items())
             assert mistakes_in(folder, text + lines) == [sentence_of(name, options, taken)]
+
+
+@pytest.mark.parametrize(("name", "options"), REFUSED)
+def test_workload_files_refuse_what_a_job_refuses(name: str, options: dict[str, Any]) -> None:
+    """A line with a bad value of an option that lines have is refused, and told what to give instead."""
+    line = {"id": "a", "arrival": 0, "losses": [1.0, 0.5], "cpu_seconds_per_iteration": 1.0}
+    # A deadline is a moment there.
+    if options.keys() <= {"weight", "min_cores", "max_cores", "sizes", "target_loss", "stop_at"}:
+        with pytest.raises(WorkloadError) as refused:
+            Workload.parse(json.dumps(line | options).encode(), "jobs.jsonl")
+        remedy = sentence_of(name, options, FIT).partition("; ")[2]
+        assert str(refused.value).endswith(f"; {remedy}")
 
 
 @pytest.mark.parametrize(("name", "options"), REFUSED)
