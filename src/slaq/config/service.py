@@ -31,7 +31,7 @@ class UserLimits:
     """The limits of one user."""
 
     #: Their part in the sharing between users, against the others'.
-    weight: float = 1.0
+    weight: float = LIMITS.options["weight"].default
     #: Jobs that have not ended; None for no limit.
     max_jobs: int | None = None
     #: Jobs that run at a time; None for no limit.

@@ -86,6 +86,7 @@ class Option:
             raise JobOptionError(self.name, shown(value), self.type.wanted) from None
 
 
+_WEIGHT = number(least=1e-6, most=1e6)
 _NAME = text(
     "up to 80 letters, digits, '_', '.' or '-', the first a letter, a digit or '_'",
     metavar="NAME",
@@ -96,9 +97,17 @@ _COUNT = whole(least=1, most=10**9)
 Weight = Annotated[
     float,
     Option(
-        type=number(least=1e-6, most=1e6),
+        type=_WEIGHT,
         help="How much the job counts against others: multiplies its gain, or its fair share.",
         default=1.0,
+    ),
+]
+MinCores = Annotated[
+    float,
+    Option(
+        type=number("a number of cores", least=0, most=MOST_CORES),
+        help="Cores that the job holds at all times, as far as there are enough.",
+        default=0.0,
     ),
 ]
 MaxCores = Annotated[
@@ -107,6 +116,14 @@ MaxCores = Annotated[
         type=number("a number of cores", above=0, most=MOST_CORES),
         help="Cores beyond which the job gets none.",
         usual="as many as the job can use",
+    ),
+]
+Sizes = Annotated[
+    Literal["any", "whole"] | Sequence[float],
+    Option(
+        type=sizes(MOST_CORES),
+        help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
+        default="any",
     ),
 ]
 Tags = Annotated[
@@ -162,23 +179,9 @@ class JobOptions(TypedDict, total=False):
         Option(type=_NAME, help="What the job is called.", usual="after what the job runs"),
     ]
     weight: Weight
-    min_cores: Annotated[
-        float,
-        Option(
-            type=number("a number of cores", least=0, most=MOST_CORES),
-            help="Cores that the job holds at all times, as far as there are enough.",
-            default=0.0,
-        ),
-    ]
+    min_cores: MinCores
     max_cores: MaxCores
-    sizes: Annotated[
-        Literal["any", "whole"] | Sequence[float],
-        Option(
-            type=sizes(MOST_CORES),
-            help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
-            default="any",
-        ),
-    ]
+    sizes: Sizes
     target_loss: Annotated[
         float | None,
         Option(
@@ -359,6 +362,14 @@ class ServiceOptions(ServiceProgramOptions, ServiceCommandOptions, ExternalOptio
     """What any job of a service takes."""
 
 
+class DemandOptions(TypedDict, total=False):
+    """What a running job may report that it can use."""
+
+    min_cores: MinCores
+    max_cores: MaxCores
+    sizes: Sizes
+
+
 class JobChanges(TypedDict, total=False):
     """What may be changed of a job while it is under way."""
 
@@ -372,9 +383,7 @@ class LimitOptions(TypedDict, total=False):
 
     weight: Annotated[
         float,
-        Option(
-            type=number(least=1e-6, most=1e6), help="Their part in the sharing between users.", default=1.0
-        ),
+        Option(type=_WEIGHT, help="Their part in the sharing between users.", default=1.0),
     ]
     max_jobs: Annotated[
         int | None,
@@ -470,5 +479,6 @@ SERVICE_COMMAND = OptionSet("command", ServiceCommandOptions)
 EXTERNAL = OptionSet("external job", ExternalOptions)
 #: Every option of a job of a service.
 SERVICE = OptionSet("job", ServiceOptions)
+DEMAND = OptionSet("demand", DemandOptions)
 CHANGES = OptionSet("job", JobChanges)
 LIMITS = OptionSet("user", LimitOptions)
