@@ -28,6 +28,7 @@ from slaq.config.service import AllowedNames, SettingsSources, UserLimits, read_
 from slaq.core.errors import JobOptionError, JobsFileError, SettingsError, UnknownNameError, WorkloadError
 from slaq.jobs.options import (
     CHANGES,
+    CLUSTER,
     COMMAND,
     FIT,
     LIMITS,
@@ -49,6 +50,29 @@ from tests.integration.serving import Served, serving, until
 def test_every_option_has_values_that_it_refuses() -> None:
     """The laws below leave out no option."""
     assert set(BAD) == set(SERVICE.options)
+
+
+#: Values that options of a cluster refuse.
+BAD_CLUSTERS = [
+    ("cores", 0), ("cores", 1.5), ("cores", True), ("cores", math.nan), ("units_per_core", 0),
+    ("units_per_core", math.inf), ("epoch_seconds", 0), ("epoch_seconds", 3601.0), ("epoch_seconds", math.nan),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_CLUSTERS)
+def test_clusters_refuse_with_one_sentence(name: str, value: Any, folder: Path) -> None:
+    """In Python, in a jobs file and in the settings of a service, a cluster is refused as its definition says."""
+    sentence = sentence_of(name, {name: value}, CLUSTER)
+    with pytest.raises(JobOptionError) as refused:
+        slaq.Cluster(**{name: value})
+    assert str(refused.value) == sentence
+    text = f"{name} = {toml(value)}\n"
+    assert mistakes_in(folder, f"[cluster]\n{text}[[job]]\ncommand = 'true'\n") == [sentence]
+    (folder / "slaq.toml").write_text(f"[service]\n{text}")
+    sources = SettingsSources(texts={"home": str(folder)})
+    with pytest.raises(SettingsError) as wrong:
+        read_settings(sources, AllowedNames(policies=("fair",), throttles=()))
+    assert [f"{found}; {remedy}" for _, found, remedy in wrong.value.mistakes] == [sentence]
 
 
 # What each surface offers.

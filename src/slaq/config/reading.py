@@ -24,7 +24,7 @@ from slaq.config.values import (
 )
 from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
 from slaq.core.errors import UnknownNameError
-from slaq.jobs.options import COMMAND, PATHS, conflict_in
+from slaq.jobs.options import CLUSTER, COMMAND, PATHS, conflict_in
 
 #: Jobs of one file, grids expanded.
 MOST_JOBS = 1000
@@ -63,10 +63,10 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
     cluster = ClusterTable(
         engine=section.choice("engine", "engine", vocabulary.engines),
         master=section.text("master", 'a Spark master such as "local[8]"'),
-        cores=section.whole("cores", least=1),
+        cores=section.option(CLUSTER.options["cores"]),
         policy=section.choice("policy", "policy", vocabulary.policies),
-        epoch_seconds=section.number("epoch_seconds", above=0.0, wanted="a number of seconds above 0"),
-        units_per_core=section.whole("units_per_core", least=1),
+        epoch_seconds=section.option(CLUSTER.options["epoch_seconds"]),
+        units_per_core=section.option(CLUSTER.options["units_per_core"]),
         results=section.path("results"),
         report=section.path("report"),
     )

@@ -378,6 +378,30 @@ class JobChanges(TypedDict, total=False):
     tags: Tags
 
 
+class ClusterOptions(TypedDict, total=False):
+    """What a cluster of this machine takes, in the user's process or as a service."""
+
+    cores: Annotated[
+        int | None, Option(type=whole(least=1, most=10**6), help="Cores to hand out.", usual="all")
+    ]
+    units_per_core: Annotated[
+        int | None,
+        Option(
+            type=whole(least=1, most=10**6),
+            help="Units into which decisions cut a core.",
+            usual="so that there are about 64 units",
+        ),
+    ]
+    epoch_seconds: Annotated[
+        float,
+        Option(
+            type=number("seconds", above=0, most=3600),
+            help="Seconds from one decision to the next.",
+            default=1.0,
+        ),
+    ]
+
+
 class LimitOptions(TypedDict, total=False):
     """What an admin may limit of a user."""
 
@@ -482,3 +506,4 @@ SERVICE = OptionSet("job", ServiceOptions)
 DEMAND = OptionSet("demand", DemandOptions)
 CHANGES = OptionSet("job", JobChanges)
 LIMITS = OptionSet("user", LimitOptions)
+CLUSTER = OptionSet("cluster", ClusterOptions)
