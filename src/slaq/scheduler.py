@@ -70,8 +70,8 @@ class Scheduler:
 
     def run_epoch(self) -> Decision | None:
         """Decide and grant once; return the decision, or None where no job is active."""
-        now, epoch = self.clock.now(), self.epoch
-        self.epoch, self.began = epoch + 1, now
+        now = self.clock.now()
+        self.epoch, self.began = self.epoch + 1, now
         # 1. Admit: of the queued jobs, those that nothing holds back are started.
         self.review = self.admission.review(self.store.queued, now)
         for spec in self.review.start:
@@ -87,9 +87,10 @@ class Scheduler:
                 self.admission.running.end(event.job_id)
         began = time.process_time()
         self.roster.absorb(events)
-        if not self.roster.ids:
-            return None
+        return self.decide(now, began) if self.roster.ids else None
 
+    def decide(self, now: float, began: float) -> Decision:
+        """Divide the capacity among the active jobs; work on this decision began at the CPU time `began`."""
         # 3. and 4. Forecast every active job in one array pass, and turn forecasts into gains over units.
         appraisal = self.appraisal = self.appraiser.appraise(self.roster, self.engine.capacity(), now)
 
@@ -102,7 +103,7 @@ class Scheduler:
         self.engine.grant(grant.as_dict())
         self.roster.hold(appraisal.rows, grant, now)
         spent = time.process_time() - began
-        decision = explain(appraisal, allocation, epoch, now, spent)
+        decision = explain(appraisal, allocation, self.epoch - 1, now, spent)
         self.store.record(decision, grant)
         return decision
 

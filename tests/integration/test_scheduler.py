@@ -1,14 +1,17 @@
 """Laws of the epoch loop, run whole on the simulator."""
 
+import ast
 import queue
 import threading
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typing_extensions import override
 
+import slaq
 from slaq.bootstrap import POLICIES, make_forecaster, make_policy, simulate
 from slaq.core.admission import Admission, MostJobs
 from slaq.core.appraisal import Appraiser
@@ -299,3 +302,17 @@ def test_a_cluster_without_cores_waits() -> None:
     run = simulate(small(4), policy="total-quality", capacity=[(0, 0), (20, 8)], epoch_seconds=1.0)
     assert run.outcome.unfinished == 0
     assert [decision.capacity for decision in run.history.decisions()][:3] == [0, 0, 0]
+
+
+def test_there_is_one_loop() -> None:
+    """Epochs are run by `Scheduler.epochs` alone: the service, clusters, simulations and replays use that."""
+    source = Path(slaq.__file__).parent
+    callers = [
+        (path.relative_to(source).as_posix(), function.name)
+        for path in sorted(source.rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "run_epoch"
+    ]
+    assert callers == [("scheduler.py", "epochs")]
