@@ -142,8 +142,8 @@ Memory = Annotated[
     int | None,
     Option(
         type=size_in_bytes(),
-        help="Memory that the job may take: it starts once so much is free. A task of a program, and its driver, "
-        "fail when they allocate more.",
+        help="Memory the job declares: it starts once so much is free. For a program this is also the limit of the "
+        "driver, and of each task, separately.",
         usual="no limit",
     ),
 ]
