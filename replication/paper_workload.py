@@ -232,13 +232,13 @@ def _figure_8(results: Results, made: str) -> Section:
         pictures=(
             Picture(
                 name="figure-8",
-                alt="Share of the units held by each loss group over time under total-quality",
+                alt="Share of the cores held by each loss group over time under total-quality",
                 draw=lambda figure: _draw_groups(figure, policies["total-quality"]["units_over_time"]),
             ),
         ),
         readme=(
             Comparison(
-                what="share of units held by the quarter of jobs with the highest loss",
+                what="share of cores held by the quarter of jobs with the highest loss",
                 paper=f"{PAPER_SHARES['high']:.0%}",
                 ours=percent(ours["high"]),
             ),

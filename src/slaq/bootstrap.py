@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -346,7 +347,7 @@ def go_live(
 ) -> Live[E_co]:
     """Start an engine under a policy; the caller runs the epochs and closes the engine."""
     chosen = make_live_policy(policy) if isinstance(policy, str) else policy
-    clock = WallClock()
+    clock, made_at = WallClock(), time.time()
     store = MemoryStore()
     engine, memory = start_engine(Journal(clock, listener)), memory_here()
     scheduler = Scheduler(
@@ -356,7 +357,10 @@ def go_live(
         policy=chosen,
         appraiser=Appraiser(epoch_seconds=pace.epoch_seconds, units_per_core=pace.units_per_core),
         roster=Roster(make_forecaster("slaq")),
-        admission=Admission(rules=(MemoryRoom(lambda: memory),)),
+        admission=Admission(
+            rules=(MemoryRoom(lambda: memory),),
+            written=lambda moment: f"{datetime.fromtimestamp(made_at + moment):%F %T}",
+        ),
     )
     return Live(scheduler=scheduler, engine=engine, store=store, clock=clock)
 

@@ -25,7 +25,7 @@ from slaq.engines.processes import cores_here
 from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
-from slaq.jobs.options import COMMAND, PROGRAM, CommandOptions, ProgramOptions
+from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions
 from slaq.ports import LiveEngine
 from slaq.running import RunningCluster, name_of
 
@@ -57,13 +57,13 @@ class Cluster(RunningCluster):
         throttle: str | None = None,
         engine: str | EngineMaker = "local",
     ) -> None:
-        self.cores = cores_here() if cores is None else cores
-        if self.cores < 1 or epoch_seconds <= 0 or (units_per_core is not None and units_per_core < 1):
-            raise ValueError(
-                "a cluster needs at least one core, one unit to a core, and epochs above 0 seconds"
-            )
+        asked = CLUSTER.complete(
+            {"cores": cores, "units_per_core": units_per_core, "epoch_seconds": epoch_seconds}
+        )
+        epoch_seconds = asked["epoch_seconds"]
+        self.cores = asked["cores"] or cores_here()
         #: How many units make a core.
-        self.units_per_core = units_per_core or usual_units_per_core(self.cores)
+        self.units_per_core = asked["units_per_core"] or usual_units_per_core(self.cores)
         #: The name of the policy.
         self.policy = name_of_policy(policy)
         super().__init__(epoch_seconds)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
+from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
 from slaq.core.errors import JobFailedError
 from slaq.core.forecast import Forecast, forecast
@@ -47,7 +48,7 @@ class Job:
         self._target = target
         self._changed = threading.Condition()
         self._state = JobState.QUEUED
-        self._reason = ""
+        self._reason = NOT_REVIEWED
         self._ending: Ending | None = None
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
@@ -79,7 +80,7 @@ class Job:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in one sentence; empty where its program returned."""
+        """Why the job ended, or why it has not started, in words that go on from its name; empty while it runs."""
         return self._reason
 
     @property
@@ -241,11 +242,17 @@ class Job:
     def _begin_curve(self) -> None:
         self._curve = len(self._observations)
 
+    def _wait(self, reason: str) -> None:
+        """Show why the job has not started."""
+        with self._changed:
+            if self._state is JobState.QUEUED:
+                self._reason = reason
+
     def _decide(self, cores: float, reduction: float) -> bool:
         """Take note of a decision; return whether the job has done what was asked."""
         with self._changed:
             if self._state is JobState.QUEUED:
-                self._state = JobState.RUNNING
+                self._state, self._reason = JobState.RUNNING, ""
             self._cores, self._reduction = cores, reduction
             self._changed.notify_all()
         if self._enough is None:

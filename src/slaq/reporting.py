@@ -115,6 +115,7 @@ def announce(*, learning_rate: "Number") -> None:
         pen.note(error)
 
 
+# The keywords are written out, because this module imports nothing but the standard library.
 def can_use(
     *,
     min_cores: "Number | None" = None,

@@ -161,6 +161,8 @@ class RunningCluster(Listener, ABC):
     def _take(self, decision: Decision | None) -> None:
         """Tell the jobs what was decided, and end those that have done enough or were cancelled."""
         engine = self._scheduling.engine
+        for job_id, reason in self._scheduling.scheduler.held().items():
+            self._jobs[job_id]._wait(reason)
         rows = () if decision is None else zip(decision.ids, decision.cores, decision.loss, strict=True)
         for job_id, cores, loss in rows:
             if self._jobs[job_id]._decide(float(cores), 1.0 - float(loss)):
@@ -195,7 +197,8 @@ class RunningCluster(Listener, ABC):
         except BaseException:
             del self._jobs[handle.id]
             raise
-        self._scheduling.store.submit(replace(spec, arrival=clock.now()))
+        # Preparing may take a while: time counts from when the job can start.
+        self._scheduling.store.submit(replace(spec, arrival=clock.now() + asked["arrival"]))
         self.wake()
         return handle
 

@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from slaq.core.admission import Admission
+from slaq.core.admission import Admission, Review
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
@@ -40,8 +40,8 @@ class Scheduler:
     began: float = 0.0
     #: What the last decision was made from; None before the first.
     appraisal: Appraisal | None = None
-    #: Why queued jobs that are due were not started in the last epoch: a sentence each, by id.
-    held: Mapping[str, str] = field(default_factory=dict)
+    #: Which queued jobs the last epoch started, and why others that were due had to wait.
+    review: Review = field(default_factory=Review)
     #: The jobs that the engine has lost, by id; they are started again in the coming epoch.
     lost: list[str] = field(default_factory=list)
     #: Epochs begin at whole multiples of their length: the multiple that is waited for.
@@ -66,15 +66,18 @@ class Scheduler:
         """Return whether no job is active or queued."""
         return not self.roster.ids and next(iter(self.store.queued()), None) is None
 
+    def held(self) -> dict[str, str]:
+        """Return for each queued job, by id, one sentence on why the job has not started."""
+        return self.admission.reasons(self.review, self.store.queued(), self.clock.now())
+
     def run_epoch(self) -> Decision | None:
         """Decide and grant once; return the decision, or None where no job is active."""
-        now, epoch = self.clock.now(), self.epoch
-        self.epoch, self.began = epoch + 1, now
+        now = self.clock.now()
+        self.epoch, self.began = self.epoch + 1, now
         # 1. Admit: jobs that were lost go on, and of the queued jobs those that nothing holds back are started.
         self._restart_lost()
-        review = self.admission.review(self.store.queued, now)
-        self.held = review.held
-        for spec in review.start:
+        self.review = self.admission.review(self.store.queued, now)
+        for spec in self.review.start:
             self.roster.admit(spec, now)
             self.store.started(spec.id, now)
             self.engine.start(spec)
@@ -85,9 +88,10 @@ class Scheduler:
         self._note_absent(events)
         began = time.process_time()
         self.roster.absorb(events)
-        if not self.roster.ids:
-            return None
+        return self.decide(now, began) if self.roster.ids else None
 
+    def decide(self, now: float, began: float) -> Decision:
+        """Divide the capacity among the active jobs; work on this decision began at the CPU time `began`."""
         # 3. and 4. Forecast every active job in one array pass, and turn forecasts into gains over units.
         appraisal = self.appraisal = self.appraiser.appraise(self.roster, self.engine.capacity(), now)
 
@@ -100,7 +104,7 @@ class Scheduler:
         self.engine.grant(grant.as_dict())
         self.roster.hold(appraisal.rows, grant, now)
         spent = time.process_time() - began
-        decision = explain(appraisal, allocation, epoch, now, spent)
+        decision = explain(appraisal, allocation, self.epoch - 1, now, spent)
         self.store.record(decision, grant)
         return decision
 

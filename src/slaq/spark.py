@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -24,7 +25,7 @@ from slaq.engines.spark.shares import Shares
 from slaq.handle import Job
 from slaq.jobs.context import Context, Program
 from slaq.jobs.data import Dataset
-from slaq.jobs.options import FIT, SPARK_PROGRAM, FitOptions, SparkProgramOptions
+from slaq.jobs.options import CLUSTER, FIT, SPARK_PROGRAM, FitOptions, SparkProgramOptions
 from slaq.running import RunningCluster, name_of
 
 __all__ = ["SparkCluster", "session"]
@@ -58,8 +59,10 @@ class SparkCluster(RunningCluster):
         shares: str = "tokens",
         grace_seconds: float = 5.0,
     ) -> None:
-        if epoch_seconds <= 0 or (units_per_slot is not None and units_per_slot < 1):
-            raise ValueError("a cluster needs at least one unit to a slot, and epochs above 0 seconds")
+        epoch_seconds = CLUSTER.options["epoch_seconds"].read(epoch_seconds)
+        units_per_slot = replace(CLUSTER.options["units_per_core"], name="units_per_slot").read(
+            units_per_slot
+        )
         super().__init__(epoch_seconds)
         #: The name of the policy.
         self.policy = name_of_policy(policy)

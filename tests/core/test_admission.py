@@ -9,7 +9,6 @@ from slaq.core.admission import (
     MemoryRoom,
     MostJobs,
     MostJobsOfOwner,
-    not_due,
 )
 from slaq.core.demand import Demand
 from slaq.core.job import JobSpec
@@ -28,7 +27,7 @@ specs = st.lists(
 def test_no_rule_is_broken_and_every_job_that_waits_has_its_reason(
     queued: list[JobSpec], now: float, most: int, each: int, gigabytes: int
 ) -> None:
-    """Jobs that start are due and keep to every rule; every other job that is due is held with a sentence."""
+    """Jobs that start are due and keep to every rule; every other job waits with a sentence."""
     rules = (MostJobs(lambda: most), MostJobsOfOwner(lambda _: each), MemoryRoom(lambda: gigabytes * 10**9))
     admission = Admission(rules=rules)
     review = admission.review(lambda: queued, now)
@@ -36,7 +35,11 @@ def test_no_rule_is_broken_and_every_job_that_waits_has_its_reason(
     assert {spec.id for spec in review.start} | review.held.keys() == {spec.id for spec in due}
     assert not {spec.id for spec in review.start} & review.held.keys()
     assert all(review.held.values())
-    assert all(not_due(spec, now) for spec in queued if spec.arrival > now)
+    waiting = [spec for spec in queued if spec not in review.start]
+    reasons = admission.reasons(review, waiting, now)
+    assert reasons.keys() == {spec.id for spec in waiting}
+    assert all(reasons.values())
+    assert review.held.items() <= reasons.items()
     running = admission.running
     assert len(running.jobs) <= most
     assert all(count <= each for count in running.by_owner.values())
@@ -79,6 +82,17 @@ def test_a_job_waits_for_those_it_comes_after() -> None:
     assert [spec.id for spec in admission.review(lambda: [then], 2.0).start] == ["then"]
 
 
+def test_a_job_that_is_not_due_says_when_and_one_that_is_new_waits_for_the_next_review() -> None:
+    """The moment is written as the scheduler's clock is read; a job that no review has seen is not called late."""
+    admission = Admission(written=lambda moment: f"day {moment:g}")
+    later = JobSpec(id="later", arrival=9.0)
+    review = admission.review(lambda: [later], 1.0)
+    assert admission.reasons(review, [later, JobSpec(id="new")], 2.0) == {
+        "later": "is not due before day 9",
+        "new": "waits for the next decision",
+    }
+
+
 def test_reasons_say_what_is_missing() -> None:
     """Each sentence names the limit that a job waits for."""
     admission = Admission(rules=(DescriptorRoom(each=10, there_are=lambda: 25),))
@@ -86,6 +100,12 @@ def test_reasons_say_what_is_missing() -> None:
     assert admission.review(lambda: queued, 0.0).held == {
         "2": "waits for file descriptors: 25 are enough for 2 jobs"
     }
+    for rule, reason in (
+        (MostJobs(lambda: 0), "waits because no jobs may run now (max_jobs_active is 0)"),
+        (MostJobsOfOwner(lambda _: 0), "waits because no jobs of ann may run now (max_running is 0)"),
+    ):
+        closed = Admission(rules=(rule,)).review(lambda: [JobSpec(id="a", owner="ann")], 0.0)
+        assert closed.held == {"a": reason}
     memory = Admission(rules=(MemoryRoom(lambda: 10 * 10**9),))
     large = [JobSpec(id=str(place), demand=Demand(memory=6 * 10**9)) for place in range(2)]
     assert memory.review(lambda: large, 0.0).held == {

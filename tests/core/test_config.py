@@ -58,12 +58,12 @@ MISTAKES = {
     "unknown top-level key": (SOUND + "[[jobs]]\na = 1", 6, "no key 'jobs'", "did you mean 'job'?"),
     "unknown cluster key": ("[cluster]\ncore = 2", 2, "no key 'core'", "did you mean 'cores'?"),
     "cluster is no table": ("cluster = 3", 1, "cluster is 3", "[cluster]"),
-    "cores": ("[cluster]\ncores = 0", 2, "cores is 0", "at least 1"),
-    "cores is no number": ("[cluster]\ncores = '2'", 2, "cores is the text '2'", "whole number"),
-    "cores is true": ("[cluster]\ncores = true", 2, "cores is true", "whole number"),
+    "cores": ("[cluster]\ncores = 0", 2, "cores is 0", "from 1 to 1,000,000"),
+    "cores is no number": ("[cluster]\ncores = '2'", 2, "cores is '2'", "whole number"),
+    "cores is true": ("[cluster]\ncores = true", 2, "cores is True", "whole number"),
     "policy": ("[cluster]\npolicy = 'fiar'", 2, "no policy 'fiar'", "did you mean 'fair'? known: total-quality"),
     "policy that knows the future": ("[cluster]\npolicy = 'clairvoyant'", 2, "no policy", "known: total-quality"),
-    "epoch": ("[cluster]\nepoch_seconds = 0.0", 2, "epoch_seconds is 0.0", "above 0"),
+    "epoch": ("[cluster]\nepoch_seconds = 0.0", 2, "epoch_seconds is 0", "above 0"),
     "results": ("[cluster]\nresults = 'own.py'", 2, "results is the file", "folder"),
     "report": ("[cluster]\nreport = 'no/where.html'", 2, "cannot be written", "folder that exists"),
     "jobs as one table": ("[job]\nname = 'a'", 1, "job is a table", "[[job]]"),
@@ -228,6 +228,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
     first, second, third, fourth = jobs.jobs
     assert (first.name, first.arrival) == ("a", 90)
     assert first.options == {
+        "arrival": 90,
         "weight": 2,
         "min_cores": 0.5,
         "max_cores": 1.5,

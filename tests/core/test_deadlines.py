@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slaq.bootstrap import simulate
@@ -22,6 +22,7 @@ def needed(losses: list[float], now: float = 0.0, **asked: object) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(curves, goals, st.floats(0, 3000))
+@example([1.0, 0.0], {}, 0.0)
 def test_what_is_needed_makes_it_likely(losses: list[float], goal: dict[str, float], left: float) -> None:
     """With the units a job needs its target is likely, unless it needs all; with a tenth less it is less so."""
     roster = reported(losses, deadline=left, **goal)
@@ -31,11 +32,11 @@ def test_what_is_needed_makes_it_likely(losses: list[float], goal: dict[str, flo
     if units[0] == 0.0:
         assert found.chance[0] == 1.0
     elif np.isinf(units[0]):
-        assert found.hopeless[0]
+        assert found.out_of_reach[0]
     elif units[0] < CAPACITY - 1e-6:
         assert found.chance[0] >= LIKELY - 1e-6
     else:
-        assert not found.hopeless[0]
+        assert not found.out_of_reach[0]
 
 
 def test_less_time_needs_more_units() -> None:

@@ -69,9 +69,9 @@ def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capac
         assert curve[found.cores] == pytest.approx(found.gain, abs=1e-12)
         most = min(capacity, appraisal.candidates.max_units[row])
         if found.cores < most:
-            assert curve[found.cores + 1] - found.gain == pytest.approx(found.next_unit, abs=1e-12)
+            assert curve[found.cores + 1] - found.gain == pytest.approx(found.next_step, abs=1e-12)
         if found.cores > 0:
-            assert found.gain - curve[found.cores - 1] == pytest.approx(found.last_unit, abs=1e-12)
+            assert found.gain - curve[found.cores - 1] == pytest.approx(found.last_step, abs=1e-12)
         assert sorted(curve.values()) == [curve[cores] for cores in sorted(curve)]
 
 
@@ -84,7 +84,7 @@ def test_nobody_was_passed_over(roster: Roster, capacity: int, shared: bool) -> 
     for row, job_id in enumerate(decision.ids):
         found = explain_job(decision, job_id)
         if found.rival is not None and decision.competes[row]:
-            assert found.weight * found.next_unit <= found.rival.weight * found.rival.last_unit + 1e-9
+            assert found.weight * found.next_step <= found.rival.weight * found.rival.last_step + 1e-9
 
 
 @settings(max_examples=40, deadline=None)

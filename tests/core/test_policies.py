@@ -102,7 +102,7 @@ class TestGuarantee:
         assert np.all(held > 0)
 
     @pytest.mark.parametrize("policy", [TotalQuality(0.1), MinQuality(0.1)], ids=["total", "min"])
-    def test_floor_is_all_that_the_hopeless_get(self, policy: Policy) -> None:
+    def test_floor_is_all_that_jobs_which_cannot_gain_get(self, policy: Policy) -> None:
         """Nine jobs that gain nothing hold a tenth of their share of one unit, the tenth job the rest."""
         jobs = equal_jobs(np.array([[0, 0.5], *[[0, 0]] * 9]), grid=[0, 4])
         held = np.sum(list(epochs(policy, jobs, 1, 300)), axis=0)
@@ -197,7 +197,7 @@ class TestMinQuality:
         ]
         assert (np.diff(worst) <= 1e-12).all()
 
-    def test_the_hopeless_leave_the_competition(self) -> None:
+    def test_jobs_that_cannot_gain_leave_the_competition(self) -> None:
         """The highest loss takes nothing that would not lower it."""
         jobs = equal_jobs(np.array([[0, 0, 0], [0, 0.25, 0.25], [0, 0.25, 0.5]]), grid=[0, 4, 8])
         jobs = replace(jobs, loss=np.array([3.0, 2.0, 1.0]))

@@ -98,13 +98,13 @@ class TestChances:
         found = prospects(roster, 1.0, now=50.0)
         assert found.chance[0] == 1.0
         assert found.seconds_to_target[0] == 0.0
-        assert not found.hopeless[0]
+        assert not found.out_of_reach[0]
 
-    def test_a_target_below_the_asymptote_is_hopeless(self) -> None:
+    def test_a_target_below_the_asymptote_is_out_of_reach(self) -> None:
         """A loss that levels out at 1 will not reach 0.5, and a service can say so."""
         found = prospects(reported(geometric(40, 0.7), target_loss=0.5, deadline=1e6), 16.0)
         assert found.chance[0] < 0.1
-        assert found.hopeless[0]
+        assert found.out_of_reach[0]
 
     def test_a_target_ahead_of_the_curve_is_likely(self) -> None:
         """A steady fall makes the loss it is forecast to have in time, and hardly the one long after."""
@@ -117,10 +117,10 @@ class TestChances:
         assert chance[4] < 0.3
 
     def test_time_that_has_passed_is_no_chance(self) -> None:
-        """After its deadline a job that is not there yet has none, and is hopeless."""
+        """After its deadline a job that is not there yet has none, and is out of reach."""
         found = prospects(reported(geometric(20), target_loss=1.0, deadline=10.0), 16.0, now=11.0)
         assert found.chance[0] == 0.0
-        assert found.hopeless[0]
+        assert found.out_of_reach[0]
 
     def test_nothing_is_known_at_the_start(self) -> None:
         """A job that has not begun may make its target, with a chance that grows with the time."""
@@ -177,11 +177,11 @@ class TestTimes:
         assert found.chance[0] < 0.5
 
     def test_other_work_has_no_prospects(self) -> None:
-        """A job without a loss is expected nowhere, and is not hopeless."""
+        """A job without a loss is expected nowhere, and is not out of reach."""
         found = prospects(reported([], trains=False, deadline=100.0), 1.0)
         assert np.isnan(found.seconds_to).all()
         assert np.isnan(found.chance[0])
-        assert not found.hopeless[0]
+        assert not found.out_of_reach[0]
 
     def test_jobs_do_not_mix(self) -> None:
         """Prospects of many jobs at once are those of each alone."""

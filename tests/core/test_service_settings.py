@@ -149,8 +149,8 @@ def test_users_take_from_the_defaults_what_they_do_not_say(tmp_path: Path) -> No
 
 
 MISTAKES = {
-    "cores": ("[service]\ncores = 0", "line 2: cores is 0; give a whole number of at least 1"),
-    "type": ("[service]\ncores = '2'", "line 2: cores is the text '2'; give a whole number"),
+    "cores": ("[service]\ncores = 0", "line 2: cores is 0; give a whole number from 1 to 1,000,000"),
+    "type": ("[service]\ncores = '2'", "line 2: cores is '2'; give a whole number"),
     "policy": ("[service]\npolicy = 'fare'", "did you mean 'fair'?"),
     "clairvoyant": ("[service]\npolicy = 'clairvoyant'", "there is no policy 'clairvoyant'"),
     "epoch": ("[service]\nepoch_seconds = 0", "give seconds above 0"),

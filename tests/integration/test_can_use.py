@@ -20,7 +20,7 @@ from slaq.core.job import JobState
 from slaq.engines.node.programs.messages import MessageKind
 from slaq.engines.node.reports import NewDemand, parse_report
 from slaq.engines.node.wire import Head
-from slaq.jobs.demands import AS_ASKED, demand_said, read_demand, written_demand
+from slaq.jobs.demands import AS_ASKED, read_demand, reported_demand, written_demand
 from slaq.jobs.inline import InlineContext
 from slaq.jobs.options import MOST_CORES
 from slaq.service.records import Submission
@@ -53,12 +53,13 @@ def test_a_demand_is_read_as_it_was_written(
     least: float | None, most: float | None, chosen: str | list[float] | None
 ) -> None:
     """Through JSON and back; one that contradicts itself is refused."""
+    said: Any = {"min_cores": least, "max_cores": most, "sizes": chosen}
     smallest = min(chosen) if isinstance(chosen, list) else 0.0
     if most is not None and max(least or 0.0, smallest) > most:
         with pytest.raises(JobOptionError, match="at most max_cores"):
-            demand_said(least, most, chosen)
+            reported_demand(**said)
         return
-    demand = demand_said(least, most, chosen)
+    demand = reported_demand(**said)
     assert read_demand(json.loads(json.dumps(written_demand(demand)))) == demand
 
 

@@ -36,7 +36,8 @@ def test_a_rehearsed_decision_is_a_real_one(jobs: int) -> None:
     """Each decision takes in one loss per job and hands out every unit that can be used."""
     rehearsal = rehearse(jobs, 200, TotalQuality(), np.random.default_rng(0))
     before = rehearsal.roster.observed.sum()
-    allocation = rehearsal.decide()
+    decision = rehearsal.decide()
     assert rehearsal.roster.observed.sum() == before + jobs
     limit = rehearsal.roster.most[rehearsal.roster.rows()].sum()
-    assert allocation.units.sum() == min(200, limit)
+    assert decision.cores.sum() == min(200, limit)
+    assert len(decision.expected) == jobs

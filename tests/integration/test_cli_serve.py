@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from slaq.cli.main import main
 from slaq.client import Client, connect
 from slaq.core.errors import SlaqError
+from slaq.jobs.options import LIMITS
 from tests.integration.serving import PATIENCE, until
 
 SLAQ = Path(sysconfig.get_path("scripts")) / "slaq"
@@ -156,11 +158,23 @@ def test_flags_that_make_no_sense_are_misuse(home: Path) -> None:
     run = CliRunner()
     done = run.invoke(main, ["serve", "--home", str(home), "--cores", "none", "--check"])
     assert done.exit_code == 2
-    assert "--cores: cores is the text 'none'; give a whole number of at least 1" in done.stderr
+    assert "--cores: cores is 'none'; give a whole number from 1 to 1,000,000" in done.stderr
     done = run.invoke(main, ["serve", "--home", str(home), "--cores", "3", "--check"])
     assert done.exit_code == 0
     assert "cores = 3" in done.stdout
     assert os.listdir(home) == []
+
+
+def test_check_shows_every_limit_of_users(home: Path) -> None:
+    """--check tells each limit that everyone has, and each of a user's own."""
+    limits = {name: number for number, name in enumerate(LIMITS.options, start=11)}
+    lines = "".join(f"{name} = {number}\n" for name, number in limits.items())
+    (home / "slaq.toml").write_text(f"[defaults]\n{lines}[users.ann]\nmax_jobs = 99\n")
+    done = CliRunner().invoke(main, ["serve", "--home", str(home), "--check"])
+    assert done.exit_code == 0, done.output
+    everyone, ann = done.stdout.splitlines()[-2:]
+    assert [int(number) for number in re.findall(r"\d+", everyone)] == list(limits.values())
+    assert [int(number) for number in re.findall(r"\d+", ann)] == [11, 99, 13, 14]
 
 
 def test_without_its_libraries_it_names_the_extra(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

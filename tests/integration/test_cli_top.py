@@ -30,7 +30,7 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "stop_at": None, "deadline": None, "submitted_at": 1000.0, "started_at": 1000.0, "ended_at": None,
         "cores": 0.5, "iteration": 7, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
-        "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "hopeless": False},
+        "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip
     return {**usual, **changes}
 
@@ -233,16 +233,16 @@ def test_a_lost_service_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("chance", [None, 0.4])
-def test_hopeless_and_diverged_are_said(chance: float | None) -> None:
-    """A job with a deadline shows its probability, or that it is hopeless; one that diverged says so."""
-    prospect = {"at_90": None, "at_95": None, "chance": chance, "hopeless": chance is None}
+def test_out_of_reach_and_diverged_are_said(chance: float | None) -> None:
+    """A job with a deadline shows its probability, or that it is out of reach; one that diverged says so."""
+    prospect = {"at_90": None, "at_95": None, "chance": chance, "out_of_reach": chance is None}
     feed = Script(jobs=[job("a", deadline=2000.0, prospect=prospect, diverged=True, loss=None)])
 
     async def act(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: names(app) == ["a"])
         cells = [str(cell) for cell in app.query_one(DataTable).get_row_at(0)]
         assert "diverged" in cells
-        assert ("hopeless" if chance is None else "40%") in cells
+        assert ("out of reach" if chance is None else "40%") in cells
 
     watch(feed, act)
 

@@ -15,7 +15,13 @@ import pytest
 from scipy import sparse
 
 from slaq import Cancelled, Cluster, Context, Dataset, Job
-from slaq.core.errors import ClusterClosedError, DataError, DuplicateJobError, UnknownNameError
+from slaq.core.errors import (
+    ClusterClosedError,
+    DataError,
+    DuplicateJobError,
+    JobOptionError,
+    UnknownNameError,
+)
 from slaq.core.events import JobEnded, LossObserved
 from slaq.core.job import JobState
 
@@ -282,7 +288,7 @@ def test_what_cannot_be_submitted_leaves_no_job_behind(cluster: Cluster) -> None
     assert len(cluster.jobs()) == 1
     with pytest.raises(UnknownNameError):
         Cluster(1, policy="best")
-    with pytest.raises(ValueError, match="at least one core"):
+    with pytest.raises(JobOptionError, match="cores is 0; give a whole number from 1 to 1,000,000"):
         Cluster(0)
     cluster.shutdown()
     with pytest.raises(ClusterClosedError):

@@ -25,9 +25,10 @@ from slaq.client import Client, connect
 from slaq.client.connection import PREFIX
 from slaq.config import read_jobs_file
 from slaq.config.service import AllowedNames, SettingsSources, UserLimits, read_settings
-from slaq.core.errors import JobOptionError, JobsFileError, SettingsError, UnknownNameError
+from slaq.core.errors import JobOptionError, JobsFileError, SettingsError, UnknownNameError, WorkloadError
 from slaq.jobs.options import (
     CHANGES,
+    CLUSTER,
     COMMAND,
     FIT,
     LIMITS,
@@ -39,6 +40,7 @@ from slaq.jobs.options import (
     OptionSet,
 )
 from slaq.service.records import OPTION_SETS
+from slaq.simulation.workload import Workload
 from slaq.spark import SparkCluster
 from slaq.web.models import JobChange, SubmissionBody, UserChange
 from tests.integration.refused_options import BAD, REFUSED, sentence_of
@@ -48,6 +50,29 @@ from tests.integration.serving import Served, serving, until
 def test_every_option_has_values_that_it_refuses() -> None:
     """The laws below leave out no option."""
     assert set(BAD) == set(SERVICE.options)
+
+
+#: Values that options of a cluster refuse.
+BAD_CLUSTERS = [
+    ("cores", 0), ("cores", 1.5), ("cores", True), ("cores", math.nan), ("units_per_core", 0),
+    ("units_per_core", math.inf), ("epoch_seconds", 0), ("epoch_seconds", 3601.0), ("epoch_seconds", math.nan),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_CLUSTERS)
+def test_clusters_refuse_with_one_sentence(name: str, value: Any, folder: Path) -> None:
+    """In Python, in a jobs file and in the settings of a service, a cluster is refused as its definition says."""
+    sentence = sentence_of(name, {name: value}, CLUSTER)
+    with pytest.raises(JobOptionError) as refused:
+        slaq.Cluster(**{name: value})
+    assert str(refused.value) == sentence
+    text = f"{name} = {toml(value)}\n"
+    assert mistakes_in(folder, f"[cluster]\n{text}[[job]]\ncommand = 'true'\n") == [sentence]
+    (folder / "slaq.toml").write_text(f"[service]\n{text}")
+    sources = SettingsSources(texts={"home": str(folder)})
+    with pytest.raises(SettingsError) as wrong:
+        read_settings(sources, AllowedNames(policies=("fair",), throttles=()))
+    assert [f"{found}; {remedy}" for _, found, remedy in wrong.value.mistakes] == [sentence]
 
 
 # What each surface offers.
@@ -83,7 +108,7 @@ FILES: dict[str, tuple[str, OptionSet[Any]]] = {
     "program on Spark": ("[cluster]\nengine = 'spark'\n[[job]]\nprogram = 'own.py:train'\n", SPARK_PROGRAM),
 }
 #: Keys of a job that are not options.
-OTHER_KEYS = {"arrival", "algorithm", "program", "fit", "command", "data", "target", "parameters"}
+OTHER_KEYS = {"algorithm", "program", "fit", "command", "data", "target", "parameters"}
 
 
 @pytest.fixture
@@ -214,6 +239,18 @@ def test_jobs_files_refuse_with_the_sentence(name: str, options: dict[str, Any],
         if options.keys() <= taken.options.keys():
             lines = "".join(f"{key} = {toml(value)}\n" for key, value in options.items())
             assert mistakes_in(folder, text + lines) == [sentence_of(name, options, taken)]
+
+
+@pytest.mark.parametrize(("name", "options"), REFUSED)
+def test_workload_files_refuse_what_a_job_refuses(name: str, options: dict[str, Any]) -> None:
+    """A line with a bad value of an option that lines have is refused, and told what to give instead."""
+    line = {"id": "a", "arrival": 0, "losses": [1.0, 0.5], "cpu_seconds_per_iteration": 1.0}
+    # A deadline is a moment there.
+    if options.keys() <= {"weight", "min_cores", "max_cores", "sizes", "target_loss", "stop_at"}:
+        with pytest.raises(WorkloadError) as refused:
+            Workload.parse(json.dumps(line | options).encode(), "jobs.jsonl")
+        remedy = sentence_of(name, options, FIT).partition("; ")[2]
+        assert str(refused.value).endswith(f"; {remedy}")
 
 
 @pytest.mark.parametrize(("name", "options"), REFUSED)

@@ -1,14 +1,17 @@
 """Laws of the epoch loop, run whole on the simulator."""
 
+import ast
 import queue
 import threading
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typing_extensions import override
 
+import slaq
 from slaq.bootstrap import POLICIES, make_forecaster, make_policy, simulate
 from slaq.core.admission import Admission, MostJobs
 from slaq.core.appraisal import Appraiser
@@ -220,8 +223,8 @@ def test_a_held_job_is_started_once_its_rule_lets_it() -> None:
     held: list[set[str]] = []
     for decision in scheduler.epochs():
         assert decision is None or len(decision.ids) <= 2
-        assert set(scheduler.held.values()) <= {"waits because 2 jobs may run at a time"}
-        held.append(set(scheduler.held))
+        assert set(scheduler.held().values()) <= {"waits because 2 jobs may run at a time"}
+        held.append(set(scheduler.held()))
     waited = [group for group, before in zip(held, [set(), *held], strict=False) if group != before]
     assert waited == [{"c", "d"}, set()]
     assert [state for _, state in ends(scheduler, workload)] == [JobState.COMPLETED] * 4
@@ -235,11 +238,11 @@ def test_a_rule_that_changes_its_mind_is_asked_anew() -> None:
     epochs = scheduler.epochs()
     for _ in range(3):
         assert next(epochs) is None
-        assert scheduler.held == {"a": "waits because 0 jobs may run at a time"}
+        assert scheduler.held() == {"a": "waits because no jobs may run now (max_jobs_active is 0)"}
     most[0] = 1
     decision = next(epochs)
     assert decision is not None
-    assert (decision.ids, scheduler.held) == (("a",), {})
+    assert (decision.ids, scheduler.held()) == (("a",), {})
     assert len(list(epochs)) > 2
     assert ends(scheduler, workload) == [("a", JobState.COMPLETED)]
 
@@ -255,7 +258,7 @@ def test_a_job_starts_after_those_it_waits_for() -> None:
     together: set[tuple[str, ...]] = set()
     for decision in scheduler.epochs():
         together |= {decision.ids} if decision is not None else set()
-        said += [scheduler.held["last"]] if "last" in scheduler.held else []
+        said += [scheduler.held()["last"]] if "last" in scheduler.held() else []
     assert together == {("first",), ("second",), ("last",)}
     assert list(dict.fromkeys(said)) == ["waits for job 'first' to end", "waits for job 'second' to end"]
     assert [job_id for job_id, _ in ends(scheduler, workload)] == ["first", "second", "last"]
@@ -299,3 +302,17 @@ def test_a_cluster_without_cores_waits() -> None:
     run = simulate(small(4), policy="total-quality", capacity=[(0, 0), (20, 8)], epoch_seconds=1.0)
     assert run.outcome.unfinished == 0
     assert [decision.capacity for decision in run.history.decisions()][:3] == [0, 0, 0]
+
+
+def test_there_is_one_loop() -> None:
+    """Epochs are run by `Scheduler.epochs` alone: the service, clusters, simulations and replays use that."""
+    source = Path(slaq.__file__).parent
+    callers = [
+        (path.relative_to(source).as_posix(), function.name)
+        for path in sorted(source.rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "run_epoch"
+    ]
+    assert callers == [("scheduler.py", "epochs")]

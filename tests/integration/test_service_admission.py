@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,10 @@ def test_a_limit_of_one_user_holds_back_no_other(open_service: Callable[..., Ser
     service = open_service(users={"ann": UserLimits(max_running=0)})
     waits, runs = service.submit(ANN, EXTERNAL).id, service.submit(BOB, EXTERNAL).id
     until(lambda: in_state(service, BOB, runs, JobState.RUNNING))
-    assert until(lambda: held(service, waits)).reason == "waits because 0 jobs of ann may run at a time"
+    assert (
+        until(lambda: held(service, waits)).reason
+        == "waits because no jobs of ann may run now (max_running is 0)"
+    )
     service.set_user(ME, "ann", max_running=None)
     until(lambda: in_state(service, ANN, waits, JobState.RUNNING))
 
@@ -102,6 +106,20 @@ def test_a_job_waits_for_the_memory_it_declared(open_service: Callable[..., Serv
     until(lambda: in_state(service, ME, second, JobState.RUNNING))
 
 
+def test_a_job_is_not_started_before_its_arrival(open_service: Callable[..., Service]) -> None:
+    """It is queued until it is due, with the moment as its reason, and other jobs start meanwhile."""
+    service = open_service()
+    later = service.submit(ANN, Submission(external=True, options={"arrival": 3600.0}))
+    soon = service.submit(ANN, Submission(external=True, options={"arrival": 0.3})).id
+    due = datetime.fromtimestamp(service.store.job(later.id).spec.arrival)
+    assert until(lambda: held(service, later.id)).reason == f"is not due before {due:%F %T}"
+    until(lambda: in_state(service, ANN, soon, JobState.RUNNING))
+    started, submitted = service.job(ANN, soon).started_at, service.job(ANN, soon).submitted_at
+    assert started is not None
+    assert started - submitted >= 0.3
+    assert service.job(ANN, later.id).state is JobState.QUEUED
+
+
 def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[..., Service]) -> None:
     """Whoever follows the stream hears why a job waits, once for each change of the reason."""
     service = open_service(max_jobs_active=0, defaults=UserLimits(max_running=1))
@@ -120,7 +138,7 @@ def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[.
         return told
 
     told = asyncio.run(follow())
-    no_room = "waits because 0 jobs may run at a time"
+    no_room = "waits because no jobs may run now (max_jobs_active is 0)"
     assert [(one.kind, one.job_id, one.body["reason"]) for one in told] == [
         ("job.waiting", "external", no_room),
         ("job.waiting", "external-2", no_room),
@@ -134,7 +152,7 @@ def test_the_command_line_shows_why_a_job_waits(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SLAQ_HOME", str(tmp_path))
     with serving(tmp_path, max_jobs_active=0) as served, connect(served.unix) as client:
         job = external(client)
-        reason = "waits because 0 jobs may run at a time"
+        reason = "waits because no jobs may run now (max_jobs_active is 0)"
         until(lambda: client.show_job(job)["reason"] == reason)
         for command in (["ls"], ["show", job], ["why", job]):
             done = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)

@@ -1,5 +1,7 @@
 """Laws of jobs that wait for other jobs, or for memory, wherever they are submitted."""
 
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,10 +38,11 @@ def test_a_job_waits_for_those_it_comes_after(tmp_path: Path) -> None:
         first = cluster.submit_command(waiting_for(tmp_path / "go"), name="first")
         second = cluster.submit_command(["true"], name="second", after=["first"])
         until(first.running)
-        assert not second.wait(timeout=1.0)
-        assert second.state is JobState.QUEUED
+        until(lambda: second.reason == "waits for job 'first' to end")
+        assert (second.state, first.reason) == (JobState.QUEUED, "")
         (tmp_path / "go").touch()
         assert second.result(PATIENCE) == 0
+        assert second.reason == ""
         specs = {spec.id: spec.after for spec in cluster.history.jobs()}
     assert specs == {"first": (), "second": ("first",)}
 
@@ -51,10 +54,70 @@ def test_a_job_waits_for_memory(tmp_path: Path) -> None:
         first = cluster.submit_command(waiting_for(tmp_path / "go"), memory=need)
         until(first.running)
         second = cluster.submit_command(["true"], memory=need)
-        assert not second.wait(timeout=1.0)
+        until(lambda: second.reason.startswith("waits for memory: it needs "))
         assert second.state is JobState.QUEUED
         (tmp_path / "go").touch()
         assert second.result(PATIENCE) == 0
+
+
+def test_a_job_waits_for_its_arrival() -> None:
+    """It says until when, starts no earlier, and can be cancelled before it starts."""
+    with slaq.Cluster(cores=2, epoch_seconds=0.1) as cluster:
+        later = cluster.submit_command(["true"], arrival=3600.0)
+        soon = cluster.submit_command(["true"], arrival=0.5)
+        assert later.reason == "waits for the next decision"
+        until(lambda: re.fullmatch(r"is not due before \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", later.reason))
+        assert soon.result(PATIENCE) == 0
+        later.cancel()
+        assert later.wait(timeout=PATIENCE)
+        assert (later.state, later.reason) == (JobState.CANCELLED, "")
+        specs = {spec.id: spec for spec in cluster.history.jobs()}
+        began = min(decision.time for decision in cluster.history.decisions() if soon.id in decision.ids)
+        assert began >= specs[soon.id].arrival
+
+
+#: Of the first job, and of one that waits for it.
+HELD = """
+[cluster]
+cores = 1
+epoch_seconds = 0.1
+[[job]]
+name = "first"
+command = ["{python}", "-c", "{waits}", "go"]
+[[job]]
+name = "second"
+command = "true"
+after = ["first"]
+[[job]]
+name = "large"
+memory = {memory}
+command = ["{python}", "-c", "{waits}", "go"]
+[[job]]
+name = "larger"
+memory = {memory}
+command = ["{python}", "-c", "import pathlib; pathlib.Path('done').touch()"]
+"""
+
+
+def test_a_batch_shows_why_a_job_waits(tmp_path: Path) -> None:
+    """`slaq run` tells each reason on stderr as it comes."""
+    words = {"python": sys.executable, "waits": WAITS.replace("\n", "\\n"), "memory": 2 * memory_here() // 3}
+    text = HELD
+    for name, word in words.items():
+        text = text.replace(f"{{{name}}}", str(word))
+    (tmp_path / "jobs.toml").write_text(text)
+    command = [sys.executable, "-m", "slaq", "run", "jobs.toml"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        told: list[str] = []
+        while not (any("second: " in line for line in told) and any("larger: " in line for line in told)):
+            told.append(run.stderr.readline())
+            assert told[-1], told
+        (tmp_path / "go").touch()
+        run.stderr.read()
+    assert run.returncode == 0
+    assert any(line.endswith(" s  second: waits for job 'first' to end\n") for line in told)
+    assert any(" s  larger: waits for memory: it needs " in line for line in told)
 
 
 JOBS = """

@@ -10,8 +10,10 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import positive_data_acceptance
 
+from slaq.client import connect
 from slaq.config.service import UserLimits
-from tests.integration.serving import Served, serving
+from slaq.web.responses import DecisionReply, DecisionRow
+from tests.integration.serving import Served, external, serving, until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
 HOUR = 3600.0
@@ -71,3 +73,12 @@ def test_the_document_is_true(case: schemathesis.Case[Any], served: Served, head
     name = case.operation.definition.raw["operationId"]
     excluded = [positive_data_acceptance] if name in MEANINGFUL else []
     case.call_and_validate(base_url=served.tcp, headers=headers, excluded_checks=excluded, timeout=60)
+
+
+def test_a_decision_has_the_documented_columns(served: Served) -> None:
+    """The fields of a decision and of its rows are those that the document lists, no more and no fewer."""
+    with connect(served.unix) as client:
+        external(client)
+        found = until(lambda: next((one for one in client.decisions() if one["jobs"]), None))
+    assert found.keys() == DecisionReply.__annotations__.keys()
+    assert found["jobs"][0].keys() == DecisionRow.__annotations__.keys()

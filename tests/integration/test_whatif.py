@@ -100,6 +100,20 @@ def test_is_the_same_every_time(ages: list[int], capacity: int, waiting: int, se
                 assert job.seconds_to_90 <= job.seconds_to_95
 
 
+def test_a_job_that_comes_after_another_waits_for_its_end() -> None:
+    """In a replay too, whether that one is under way or queued itself."""
+    roster = under_way({"first": falling(5)})
+    queued = (JobSpec(id="second", after=("first",)), JobSpec(id="third", after=("second",)))
+    left = {"first": 5, "second": 5}
+    (found,) = played(roster, fair(2), horizon=300.0, queued=queued, iterations_left=left)
+    first, second, third = found.jobs
+    assert first.seconds_to_end is not None
+    assert second.seconds_to_end is not None
+    # Each iteration takes 2 s on both cores; a job that did not wait would share them with the first.
+    assert second.seconds_to_end >= first.seconds_to_end + 5 * SECONDS / 2 - 1.0
+    assert third.cores == pytest.approx(2 * (300.0 - second.seconds_to_end) / 300.0, abs=0.05)
+
+
 def test_more_capacity_is_sooner() -> None:
     """With four times the cores, every job makes its 90% sooner, and the losses are lower."""
     roster = under_way({"a": falling(10), "b": falling(6, 0.2), "c": falling(3)})

@@ -1,4 +1,4 @@
-"""Run the jobs of a file on an embedded cluster: submit each at its arrival, and wait until all have ended."""
+"""Run the jobs of a file on an embedded cluster: submit all of them, and wait until all have ended."""
 
 import math
 import time
@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def reason(self) -> str:
-        """One sentence on why the job failed, was cancelled or was stopped; else empty."""
+        """One sentence on why the job waits, failed, was cancelled or was stopped; else empty."""
         return self.job.reason if self.job is not None else self.fault
 
     @property
@@ -121,11 +121,11 @@ class Batch:
 
     def run(self, interrupts: Interrupts, show: Callable[[Moment], None]) -> None:
         """Run every job to its end and show the progress; cancel all jobs at the first interrupt."""
+        self._submit(interrupts)
         shown = -math.inf
         while not all(entry.finished for entry in self.entries):
             if interrupts.count and not self._stopping:
                 self._stop()
-            self._submit_due()
             self._keep_ended()
             if self.seconds - shown >= SHOW_EVERY:
                 shown = self.seconds
@@ -145,23 +145,17 @@ class Batch:
             if entry.job is not None:
                 entry.job.cancel()
 
-    def _submit_due(self) -> None:
+    def _submit(self, interrupts: Interrupts) -> None:
+        """Submit every job, in the order of the file, unless interrupted; the cluster holds back what must wait."""
         for entry in self.entries:
-            if self._due(entry):
-                try:
-                    entry.job = submit(self._cluster, entry.table)
-                    make_room(entry.job.directory)
-                except (SlaqError, OSError, TypeError, ValueError, AttributeError) as error:
-                    # The errors that are not slaq's come from a program that cannot be pickled.
-                    entry.fault = f"the job could not be submitted: {error}"
-
-    def _due(self, entry: Entry) -> bool:
-        """Return whether a job is to be submitted now: not before those that it waits for."""
-        if entry.job is not None or entry.state is not JobState.QUEUED or entry.table.arrival > self.seconds:
-            return False
-        names = entry.table.options.get("after", ())
-        awaited = [other for other in self.entries if other.table.name in names]
-        return all(other.job is not None or other.state.ended for other in awaited)
+            if interrupts.count:
+                return
+            try:
+                entry.job = submit(self._cluster, entry.table, since=self.seconds)
+                make_room(entry.job.directory)
+            except (SlaqError, OSError, TypeError, ValueError, AttributeError) as error:
+                # The errors that are not slaq's come from a program that cannot be pickled.
+                entry.fault = f"the job could not be submitted: {error}"
 
     def _keep_ended(self) -> None:
         for entry in self.entries:
@@ -191,9 +185,10 @@ class Batch:
         return Moment(rows=rows, seconds=self.seconds, stopping=self._stopping)
 
 
-def submit(cluster: RunningCluster, table: JobTable) -> Job:
-    """Submit a job of the file."""
-    work, options = table.work, {**table.options, "name": table.name}
+def submit(cluster: RunningCluster, table: JobTable, *, since: float = 0.0) -> Job:
+    """Submit a job of the file so many seconds after the start of the batch, from which arrivals count."""
+    arrival = max(table.arrival - since, 0.0)
+    work, options = table.work, {**table.options, "name": table.name, "arrival": arrival}
     if "after" in options:
         # A job that could not be submitted is not waited for.
         there = {job.id for job in cluster.jobs()}

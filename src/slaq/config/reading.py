@@ -24,11 +24,8 @@ from slaq.config.values import (
 )
 from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
 from slaq.core.errors import UnknownNameError
-from slaq.jobs.option_types import seconds
-from slaq.jobs.options import COMMAND, PATHS, Option, conflict_in
+from slaq.jobs.options import CLUSTER, COMMAND, PATHS, conflict_in
 
-#: When a job comes, after the start of the batch.
-ARRIVAL = Option(name="arrival", type=seconds(zero=True), help="When the job comes.", default=0.0)
 #: Jobs of one file, grids expanded.
 MOST_JOBS = 1000
 
@@ -66,10 +63,10 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
     cluster = ClusterTable(
         engine=section.choice("engine", "engine", vocabulary.engines),
         master=section.text("master", 'a Spark master such as "local[8]"'),
-        cores=section.whole("cores", least=1),
+        cores=section.option(CLUSTER.options["cores"]),
         policy=section.choice("policy", "policy", vocabulary.policies),
-        epoch_seconds=section.number("epoch_seconds", above=0.0, wanted="a number of seconds above 0"),
-        units_per_core=section.whole("units_per_core", least=1),
+        epoch_seconds=section.option(CLUSTER.options["epoch_seconds"]),
+        units_per_core=section.option(CLUSTER.options["units_per_core"]),
         results=section.path("results"),
         report=section.path("report"),
     )
@@ -104,7 +101,6 @@ class _JobReader:
             return
         section = Section(table, place, self._notes)
         before = len(self._notes)
-        arrival = section.option(ARRIVAL) or 0.0
         options = self._options(section)
         name = options.pop("name", None)
         grid = self._grid(section)
@@ -118,7 +114,7 @@ class _JobReader:
                 own = {key: value for key, value in table.items() if key in WORK_KEYS}
                 if "parameters" in own:
                     own["parameters"] = parameters
-                yield JobTable(name=chosen, work=work, arrival=arrival, options=options, table=own)
+                yield JobTable(name=chosen, work=work, options=options, table=own)
 
     def _claim(self, name: str, count: int, place: Place) -> None:
         """Take the name of a table, and those of the jobs that it stands for."""

@@ -15,7 +15,7 @@ from slaq.config.section import Diagnostics, Section
 from slaq.config.settings import SETTINGS
 from slaq.config.toml import read_toml
 from slaq.core.errors import JobsFileError, SettingsError
-from slaq.jobs.options import LIMITS
+from slaq.jobs.options import CLUSTER, LIMITS
 
 FILE = "slaq.toml"
 LOG_FORMATS = ("text", "json")
@@ -31,7 +31,7 @@ class UserLimits:
     """The limits of one user."""
 
     #: Their part in the sharing between users, against the others'.
-    weight: float = 1.0
+    weight: float = LIMITS.options["weight"].default
     #: Jobs that have not ended; None for no limit.
     max_jobs: int | None = None
     #: Jobs that run at a time; None for no limit.
@@ -75,7 +75,7 @@ class ServiceSettings:
     #: None for as many as suit the cores.
     units_per_core: int | None = None
     policy: str = "total-quality"
-    epoch_seconds: float = 1.0
+    epoch_seconds: float = CLUSTER.options["epoch_seconds"].default
     #: None for the best that works here.
     throttle: str | None = None
     listen: Path
@@ -232,12 +232,8 @@ class _Reader:
         section = self._section
         given: dict[str, Any] = {
             "home": section.path("home"),
-            "cores": section.whole("cores", least=1),
-            "units_per_core": section.whole("units_per_core", least=1),
+            **{name: section.option(option) for name, option in CLUSTER.options.items()},
             "policy": section.choice("policy", "policy", self._known.policies),
-            "epoch_seconds": section.number(
-                "epoch_seconds", above=0.0, most=3600.0, wanted="seconds above 0 and at most 3600"
-            ),
             "throttle": section.choice("throttle", "way to enforce CPU shares", self._known.throttles),
             "listen": section.path("listen"),
             "group": self._group(),

@@ -91,12 +91,15 @@ class JobTable:
 
     name: str
     work: Work
-    #: Seconds after the start of the batch.
-    arrival: float = 0.0
     #: The options of a job that the file gives, checked, without the name; paths are absolute.
     options: Mapping[str, Any] = field(default_factory=dict)
     #: What the job does, as the file says it, with this job's parameters in place of grids.
     table: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def arrival(self) -> float:
+        """Seconds from the start of the batch to the job's arrival."""
+        return float(self.options.get("arrival", 0.0))
 
     @property
     def kind(self) -> str:

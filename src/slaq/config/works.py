@@ -23,7 +23,7 @@ from slaq.jobs.options import COMMAND, FIT, PROGRAM, SPARK_PROGRAM, OptionSet
 #: What a job does: it has exactly one of these keys.
 WORKS = ("algorithm", "program", "fit", "command")
 DATA_KEYS = ("data", "target")
-#: All that says what a job does; any other key of a job but `arrival` is an option.
+#: All that says what a job does; any other key of a job is an option.
 WORK_KEYS = (*WORKS, *DATA_KEYS, "parameters")
 #: The options that jobs of a file take, by what they do.
 OPTION_SETS: tuple[OptionSet[Any], ...] = (PROGRAM, COMMAND, FIT, SPARK_PROGRAM)

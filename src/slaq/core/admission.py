@@ -8,6 +8,9 @@ from typing_extensions import override
 
 from slaq.core.job import JobSpec
 
+#: The reason of a queued job that no review has looked at yet.
+NOT_REVIEWED = "waits for the next decision"
+
 
 @dataclass(slots=True)
 class Running:
@@ -51,7 +54,11 @@ class MostJobs(Rule):
     @override
     def reason(self, spec: JobSpec, running: Running) -> str:
         most = self.most()
-        return "" if len(running.jobs) < most else f"waits because {_jobs(most)} may run at a time"
+        if len(running.jobs) < most:
+            return ""
+        if not most:
+            return "waits because no jobs may run now (max_jobs_active is 0)"
+        return f"waits because {_jobs(most)} may run at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,10 @@ class MostJobsOfOwner(Rule):
         most = self.most(spec.owner)
         if most is None or running.by_owner.get(spec.owner, 0) < most:
             return ""
-        return f"waits because {_jobs(most)} of {spec.owner or 'one owner'} may run at a time"
+        owner = spec.owner or "one owner"
+        if not most:
+            return f"waits because no jobs of {owner} may run now (max_running is 0)"
+        return f"waits because {_jobs(most)} of {owner} may run at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,8 @@ class Admission:
 
     rules: Sequence[Rule] = ()
     running: Running = field(default_factory=Running)
+    #: Writes a moment of the scheduler's clock for a person.
+    written: Callable[[float], str] = "{:g} s".format
 
     def review(self, queued: Callable[[], Iterable[JobSpec]], now: float) -> Review:
         """Return the review of the queued jobs; `queued` returns them in order of arrival."""
@@ -138,16 +150,20 @@ class Admission:
                 start.append(spec)
         return Review(start=tuple(start), held=held)
 
+    def reasons(self, review: Review, queued: Iterable[JobSpec], now: float) -> dict[str, str]:
+        """Return for each job that is queued after a review, by id, one sentence on why the job waits."""
+        return {
+            spec.id: review.held.get(spec.id, NOT_REVIEWED)
+            if spec.arrival <= now
+            else f"is not due before {self.written(spec.arrival)}"
+            for spec in queued
+        }
+
     def _reason(self, spec: JobSpec, unfinished: set[str]) -> str:
         awaited = [job_id for job_id in spec.after if job_id in unfinished]
         if awaited:
             return f"waits for job {awaited[0]!r} to end"
         return next((reason for rule in self.rules if (reason := rule.reason(spec, self.running))), "")
-
-
-def not_due(spec: JobSpec, now: float) -> str:
-    """Return one sentence if the job's arrival is in the future; else an empty string."""
-    return "" if spec.arrival <= now else f"starts in {spec.arrival - now:.0f} s"
 
 
 def _jobs(count: int) -> str:

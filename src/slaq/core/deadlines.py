@@ -5,7 +5,7 @@ import numpy as np
 from slaq.core.arrays import Floats, Integers
 from slaq.core.forecaster import Outlook
 from slaq.core.roster import Roster
-from slaq.core.trajectories import HOPELESS, chances, strides_for, strides_to_target
+from slaq.core.trajectories import OUT_OF_REACH, chances, strides_for, strides_to_target
 
 #: The probability with which a job should reach its target on the cores that it needs.
 LIKELY = 0.8
@@ -31,6 +31,7 @@ def needed_cores(
     stride = roster.stride[rows].astype(np.float64)
     fastest = roster.runtime.steady_seconds(rows, cpu, most[:, None])[:, 0] * stride
     chance = chances(strides, (left / np.maximum(fastest, 1e-12))[:, None])[:, 0]
+    chance[(left <= 0) & (chance < 1)] = 0.0
 
     # With n cores an iteration takes serial + cpu / n seconds; the time left gives the longest it may take.
     likely = strides_for(strides, LIKELY) * stride
@@ -40,5 +41,5 @@ def needed_cores(
         cores = np.divide(cpu, parallel, out=most.copy(), where=parallel > 0).clip(0.0, most)
     # A job needs a part of a core even if its iterations take no measurable time.
     cores = np.maximum(cores, 1e-9)
-    needed[dated] = np.where(chance < HOPELESS, np.inf, np.where(strides[:, -1] == 0.0, 0.0, cores))
+    needed[dated] = np.where(chance < OUT_OF_REACH, np.inf, np.where(strides[:, -1] == 0.0, 0.0, cores))
     return needed

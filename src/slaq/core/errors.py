@@ -255,7 +255,7 @@ class JobFailedError(SlaqError):
 
 
 class JobOptionError(SlaqError):
-    """An option of a job has an invalid value."""
+    """An option of a job, or of a cluster, has an invalid value."""
 
     def __init__(self, option: str, value: object, wanted: str) -> None:
         self.option = option

@@ -37,22 +37,22 @@ class Outlooks:
     #: out of reach.
     seconds_to_target: float | None
     chance: float | None
-    hopeless: bool
+    out_of_reach: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The job that got the last unit: of all jobs above their guarantee, the one that gains least from its last.
+    """The job that got the last step: of all jobs above their guarantee, the one that gains least by its last.
 
-    There is no rival if the explained job itself got the last unit, or if no job holds more than its guarantee.
+    There is no rival if the explained job itself got the last step, or if no job holds more than its guarantee.
     """
 
     #: None if the reader may not see the name.
     id: str | None
     cores: float
     weight: float
-    #: The gain predicted from the rival's last unit.
-    last_unit: float
+    #: The gain predicted from the rival's last step.
+    last_step: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class Explanation:
     #: Seconds on the scheduler's clock.
     time: float
     policy: str | None
-    #: Cores granted to the job, cores to hand out in all, and the cores in one unit (the smallest step).
+    #: Cores granted to the job, cores to hand out in all, and cores of one step, the smallest amount decided on.
     cores: float
     capacity: float
-    unit: float
+    step: float
     #: The job's own loss now, and its forecast for the end of the epoch with an 80% interval; None before its
     #: first loss.
     loss: float | None
@@ -78,10 +78,10 @@ class Explanation:
     normalised_loss: float
     weight: float
     gain: float
-    #: The gain per core, from the last unit, and from one more unit.
+    #: The gain per core, from the last step granted, and from one step more.
     gain_per_core: float
-    last_unit: float
-    next_unit: float
+    last_step: float
+    next_step: float
     #: (cores, gain) at some numbers of cores; empty for older decisions.
     gains: tuple[tuple[float, float], ...]
     #: Cores that make the target likely by the deadline; None without a deadline, if the target cannot be
@@ -89,7 +89,7 @@ class Explanation:
     needed: float | None
     #: In cores: the fair share of the capacity, the guarantee, and the most the job can use (None for no limit).
     fair_share: float
-    sure: float
+    guarantee: float
     most: float | None
     owner: str
     #: The owner's share, and the cores of all its jobs; None if the capacity is not shared between owners.
@@ -144,7 +144,7 @@ def explain_job(
         policy=None if policy is None else policy.name,
         cores=cores,
         capacity=decision.capacity,
-        unit=decision.unit,
+        step=decision.unit,
         loss=float(decision.level[row]) if heard else None,
         expected=float(decision.expected[row]) if heard else None,
         expected_low=float(decision.expected_low[row]) if heard else None,
@@ -153,12 +153,12 @@ def explain_job(
         weight=float(decision.weight[row]),
         gain=gain,
         gain_per_core=gain / cores if cores else 0.0,
-        last_unit=float(decision.last[row]),
-        next_unit=float(decision.marginal[row]) if cores < most else 0.0,
+        last_step=float(decision.last[row]),
+        next_step=float(decision.marginal[row]) if cores < most else 0.0,
         gains=() if appraisal is None else _gain_curve(appraisal, row, round(cores / decision.unit)),
         needed=None if appraisal is None else _needed(appraisal, row),
         fair_share=float(decision.fair_share[row]),
-        sure=float(decision.sure[row]),
+        guarantee=float(decision.sure[row]),
         most=_finite(most),
         owner=decision.owners[owner],
         owner_share=float(decision.owner_share[owner]) if shared else None,
@@ -186,7 +186,7 @@ def _gain_curve(appraisal: Appraisal, row: int, units: int) -> tuple[tuple[float
 
 
 def _rival(decision: Decision, row: int) -> Rival | None:
-    """Return the job that got the last unit; only the owner's own jobs if the capacity is shared between owners."""
+    """Return the job that got the last step; only the owner's own jobs if the capacity is shared between owners."""
     open_to = decision.competes & (decision.cores > decision.sure)
     if len(decision.owner_share):
         open_to &= decision.owner == decision.owner[row]
@@ -200,7 +200,7 @@ def _rival(decision: Decision, row: int) -> Rival | None:
         id=decision.ids[place],
         cores=float(decision.cores[place]),
         weight=float(decision.weight[place]),
-        last_unit=float(decision.last[place]),
+        last_step=float(decision.last[place]),
     )
 
 
@@ -212,7 +212,7 @@ def _outlooks(prospects: Prospects, row: int) -> Outlooks:
         seconds_to_95=to_95,
         seconds_to_target=_finite(float(prospects.seconds_to_target[row])),
         chance=_finite(float(prospects.chance[row])),
-        hopeless=bool(prospects.hopeless[row]),
+        out_of_reach=bool(prospects.out_of_reach[row]),
     )
 
 
@@ -235,16 +235,16 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
     elif not decision.diverged[row]:
         yield from _why_no_more(e, policy)
     if e.owner_share is not None and e.owner_cores is not None and e.owner_cores < decision.cores.sum():
-        full = e.owner_cores >= e.owner_share - e.unit
+        full = e.owner_cores >= e.owner_share - e.step
         held = "all of it is used" if full else f"{_cores(e.owner_cores)} of it are used"
         yield f"the share of its owner {e.owner!r} is {e.owner_share:.4g} of {_cores(e.capacity)}, and {held}"
     if e.cores == 0 and e.capacity:
-        least = "1 core" if e.unit == 1 else f"{e.unit:.3g} of a core"
+        least = "1 core" if e.step == 1 else f"{e.step:.3g} of a core"
         yield f"the job's guarantee is below {least}, so it runs in turn with others"
 
 
 def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
-    """Yield why a competing job did not get the next unit."""
+    """Yield why a competing job did not get one step more."""
     if policy is not None and not policy.by_gain:
         yield f"the policy {policy.name!r} does not divide cores by predicted gain"
         return
@@ -252,14 +252,14 @@ def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
         needs = f"the job needs {_cores(e.needed)} to meet its deadline"
         got = e.cores >= e.needed
         yield f"{needs}, and holds them" if got else f"{needs}, and jobs that need fewer come first"
-    if e.next_unit <= 0.0:
+    if e.next_step <= 0.0:
         yield "more cores are predicted to gain nothing in this epoch"
     if e.rival is None:
         return
-    here, there = e.weight * e.next_unit, e.rival.weight * e.rival.last_unit
+    here, there = e.weight * e.next_step, e.rival.weight * e.rival.last_step
     if here <= there:
-        held = "the job holds only its guarantee: " if e.cores <= e.sure else ""
-        step = f"{e.unit:.3g} of a core more" if e.unit < 1 else "one core more"
+        held = "the job holds only its guarantee: " if e.cores <= e.guarantee else ""
+        step = f"{e.step:.3g} of a core more" if e.step < 1 else "one core more"
         yield f"{held}{step} would gain {here:.3g} for this job, and gains {there:.3g} for {_name(e.rival)}"
 
 
@@ -279,18 +279,18 @@ def _sentences(e: Explanation) -> Iterator[str]:
     if e.rival is not None:
         yield (
             f"The last share of a core went to {_name(e.rival)}, which holds {_cores(e.rival.cores)} and gains "
-            f"{e.rival.last_unit:.3g} by that share."
+            f"{e.rival.last_step:.3g} by that share."
         )
         if {e.weight, e.rival.weight} != {1.0}:
             yield (
                 f"Gains are multiplied by weights: {e.weight:g} for this job, {e.rival.weight:g} for "
                 f"{_name(e.rival)}."
             )
-    elif e.cores > e.sure:
+    elif e.cores > e.guarantee:
         yield "The job itself got the last free share of a core."
     for reason in e.reasons:
         yield f"{reason[:1].upper()}{reason[1:]}."
-    yield f"Its fair share would be {_cores(e.fair_share)}; its guarantee is {_cores(e.sure)}."
+    yield f"Its fair share would be {_cores(e.fair_share)}; its guarantee is {_cores(e.guarantee)}."
     if e.prospects is not None:
         yield from _outlook_sentences(e.prospects)
 
@@ -304,7 +304,7 @@ def _outlook_sentences(o: Outlooks) -> Iterator[str]:
             yield f"With the cores it usually holds, the job reaches {share}% in about {_duration(seconds)}."
     if o.chance is not None:
         yield f"The job reaches its target by its deadline with a probability of {o.chance:.0%}."
-    if o.hopeless:
+    if o.out_of_reach:
         yield "The target is out of reach, even with all the cores the job can use."
 
 

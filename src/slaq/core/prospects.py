@@ -9,7 +9,7 @@ from slaq.core.arrays import Booleans, Floats
 from slaq.core.roster import Roster
 from slaq.core.trajectories import (
     COURSES,
-    HOPELESS,
+    OUT_OF_REACH,
     chances,
     reductions,
     strides_to_shares,
@@ -35,7 +35,7 @@ class Prospects:
     #: The probability of reaching the target by the deadline; NaN without a deadline.
     chance: Floats
     #: Whether the job would miss its deadline even with the most cores it can use; False without a deadline.
-    hopeless: Booleans
+    out_of_reach: Booleans
 
 
 def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
@@ -63,7 +63,7 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
         seconds_to=_times(expected, seconds[:, :1]),
         seconds_to_target=_times(middle[:, None], seconds[:, :1])[:, 0],
         chance=np.where(dated, chance[:, 0], np.nan),
-        hopeless=np.nan_to_num(chance[:, 1], nan=1.0) < HOPELESS,
+        out_of_reach=np.nan_to_num(chance[:, 1], nan=1.0) < OUT_OF_REACH,
     )
 
 

@@ -18,7 +18,7 @@ from slaq.core.roster import STOP_AT, Roster
 #: The number of courses.
 COURSES = 16
 #: A target with a lower probability is out of reach: it lies below the 80% interval.
-HOPELESS = 0.1
+OUT_OF_REACH = 0.1
 #: The end of a loss curve is its forecast at a horizon of this many times the losses so far, limited to the
 #: largest horizon of forecasts.
 FORESIGHT = 15.0

@@ -1,9 +1,10 @@
 """The context of a training program, the same on every engine."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, Unpack
 
 from slaq.jobs.data import DataShape
+from slaq.jobs.options import DemandOptions
 
 
 class Cancelled(BaseException):
@@ -55,17 +56,11 @@ class Context(Protocol):
         """Announce a new learning rate, which changes the loss curve from here on."""
         ...
 
-    def can_use(
-        self,
-        *,
-        min_cores: float | None = None,
-        max_cores: float | None = None,
-        sizes: str | Sequence[float] | None = None,
-    ) -> None:
+    def can_use(self, **reported: Unpack[DemandOptions]) -> None:
         """Report what the job can use from now on; this replaces earlier reports.
 
-        `sizes` is "any", "whole" (workers of one core each) or a list of numbers of cores. What is left out is as
-        the job's owner asked, and nothing can exceed that.
+        Takes `min_cores`, `max_cores` and `sizes`: "any", "whole" (workers of one core each) or a list of numbers
+        of cores. What is left out is as the job's owner asked, and nothing can exceed that.
         """
         ...
 

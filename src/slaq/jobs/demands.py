@@ -1,38 +1,34 @@
-"""What a running job says it can use now: checked, by the definition of a job's options, wherever it is read."""
+"""The demand that a running job reports, checked against the definition of the options."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack, cast
 
 from slaq.core.demand import Demand
 from slaq.core.errors import JobOptionError
-from slaq.jobs.options import FIT, MOST_CORES, conflict_in
+from slaq.jobs.options import DEMAND, MOST_CORES, DemandOptions, conflict_in
 
-#: The least of a job that does not say it: no owner asks for more, so that it stays as asked.
+#: Stands for an unreported minimum; larger than any, so the owner's value applies.
 AS_ASKED = MOST_CORES
 
 
-def demand_said(
-    min_cores: float | None = None,
-    max_cores: float | None = None,
-    sizes: str | Sequence[float] | None = None,
-) -> Demand:
-    """Return what a job says, as a demand; raises JobOptionError. What it leaves out is as its owner asked."""
-    given = {"min_cores": min_cores, "max_cores": max_cores, "sizes": sizes}
-    said = FIT.read({name: value for name, value in given.items() if value is not None})
-    conflict = conflict_in(said)
+def reported_demand(**reported: Unpack[DemandOptions]) -> Demand:
+    """Return the demand that a job reports; raises a SlaqError. None stands for what the owner asked for."""
+    given = DEMAND.read({name: value for name, value in reported.items() if value is not None})
+    conflict = conflict_in(given)
     if conflict is not None:
         raise conflict
     return Demand(
-        least=said.get("min_cores", AS_ASKED), most=said.get("max_cores"), sizes=said.get("sizes", "any")
+        least=given.get("min_cores", AS_ASKED), most=given.get("max_cores"), sizes=given.get("sizes", "any")
     )
 
 
-def read_demand(said: object) -> Demand | None:
-    """Return the demand in what a job wrote, parsed from JSON; None where it makes no sense."""
-    if not isinstance(said, Mapping):
+def read_demand(written: object) -> Demand | None:
+    """Return the demand that a job wrote, parsed from JSON; None if it is invalid."""
+    if not isinstance(written, Mapping):
         return None
+    known = {name: written.get(name) for name in DEMAND.options}
     try:
-        return demand_said(said.get("min_cores"), said.get("max_cores"), said.get("sizes"))
+        return reported_demand(**cast(DemandOptions, known))
     except (JobOptionError, RecursionError):
         return None
 

@@ -1,14 +1,15 @@
 """A context that runs all tasks in this process, for tests, debugging and `fit` without a cluster."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from typing_extensions import override
 
 from slaq.core.demand import Demand
 from slaq.jobs.context import Context
 from slaq.jobs.data import Dataset
-from slaq.jobs.demands import demand_said
+from slaq.jobs.demands import reported_demand
+from slaq.jobs.options import DemandOptions
 
 
 class InlineContext(Context):
@@ -53,11 +54,5 @@ class InlineContext(Context):
         self.learning_rates.append(learning_rate)
 
     @override
-    def can_use(
-        self,
-        *,
-        min_cores: float | None = None,
-        max_cores: float | None = None,
-        sizes: str | Sequence[float] | None = None,
-    ) -> None:
-        self.demands.append(demand_said(min_cores, max_cores, sizes))
+    def can_use(self, **reported: Unpack[DemandOptions]) -> None:
+        self.demands.append(reported_demand(**reported))

@@ -86,6 +86,7 @@ class Option:
             raise JobOptionError(self.name, shown(value), self.type.wanted) from None
 
 
+_WEIGHT = number(least=1e-6, most=1e6)
 _NAME = text(
     "up to 80 letters, digits, '_', '.' or '-', the first a letter, a digit or '_'",
     metavar="NAME",
@@ -96,9 +97,17 @@ _COUNT = whole(least=1, most=10**9)
 Weight = Annotated[
     float,
     Option(
-        type=number(least=1e-6, most=1e6),
+        type=_WEIGHT,
         help="How much the job counts against others: multiplies its gain, or its fair share.",
         default=1.0,
+    ),
+]
+MinCores = Annotated[
+    float,
+    Option(
+        type=number("a number of cores", least=0, most=MOST_CORES),
+        help="Cores that the job holds at all times, as far as there are enough.",
+        default=0.0,
     ),
 ]
 MaxCores = Annotated[
@@ -107,6 +116,14 @@ MaxCores = Annotated[
         type=number("a number of cores", above=0, most=MOST_CORES),
         help="Cores beyond which the job gets none.",
         usual="as many as the job can use",
+    ),
+]
+Sizes = Annotated[
+    Literal["any", "whole"] | Sequence[float],
+    Option(
+        type=sizes(MOST_CORES),
+        help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
+        default="any",
     ),
 ]
 Tags = Annotated[
@@ -125,8 +142,8 @@ Memory = Annotated[
     int | None,
     Option(
         type=size_in_bytes(),
-        help="Memory that the job may take: it starts once so much is free. A task of a program, and its driver, "
-        "fail when they allocate more.",
+        help="Memory the job declares: it starts once so much is free. For a program this is also the limit of the "
+        "driver, and of each task, separately.",
         usual="no limit",
     ),
 ]
@@ -162,23 +179,9 @@ class JobOptions(TypedDict, total=False):
         Option(type=_NAME, help="What the job is called.", usual="after what the job runs"),
     ]
     weight: Weight
-    min_cores: Annotated[
-        float,
-        Option(
-            type=number("a number of cores", least=0, most=MOST_CORES),
-            help="Cores that the job holds at all times, as far as there are enough.",
-            default=0.0,
-        ),
-    ]
+    min_cores: MinCores
     max_cores: MaxCores
-    sizes: Annotated[
-        Literal["any", "whole"] | Sequence[float],
-        Option(
-            type=sizes(MOST_CORES),
-            help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
-            default="any",
-        ),
-    ]
+    sizes: Sizes
     target_loss: Annotated[
         float | None,
         Option(
@@ -214,6 +217,14 @@ class JobOptions(TypedDict, total=False):
             type=flag(),
             help="Whether the job competes by its loss. Other work holds its fair share instead.",
             default=True,
+        ),
+    ]
+    arrival: Annotated[
+        float,
+        Option(
+            type=seconds(zero=True),
+            help="How long after its submission the job is due: it does not start before.",
+            default=0.0,
         ),
     ]
     after: Annotated[
@@ -351,6 +362,14 @@ class ServiceOptions(ServiceProgramOptions, ServiceCommandOptions, ExternalOptio
     """What any job of a service takes."""
 
 
+class DemandOptions(TypedDict, total=False):
+    """What a running job may report that it can use."""
+
+    min_cores: MinCores
+    max_cores: MaxCores
+    sizes: Sizes
+
+
 class JobChanges(TypedDict, total=False):
     """What may be changed of a job while it is under way."""
 
@@ -359,14 +378,36 @@ class JobChanges(TypedDict, total=False):
     tags: Tags
 
 
+class ClusterOptions(TypedDict, total=False):
+    """What a cluster of this machine takes, in the user's process or as a service."""
+
+    cores: Annotated[
+        int | None, Option(type=whole(least=1, most=10**6), help="Cores to hand out.", usual="all")
+    ]
+    units_per_core: Annotated[
+        int | None,
+        Option(
+            type=whole(least=1, most=10**6),
+            help="Units into which decisions cut a core.",
+            usual="so that there are about 64 units",
+        ),
+    ]
+    epoch_seconds: Annotated[
+        float,
+        Option(
+            type=number("seconds", above=0, most=3600),
+            help="Seconds from one decision to the next.",
+            default=1.0,
+        ),
+    ]
+
+
 class LimitOptions(TypedDict, total=False):
     """What an admin may limit of a user."""
 
     weight: Annotated[
         float,
-        Option(
-            type=number(least=1e-6, most=1e6), help="Their part in the sharing between users.", default=1.0
-        ),
+        Option(type=_WEIGHT, help="Their part in the sharing between users.", default=1.0),
     ]
     max_jobs: Annotated[
         int | None,
@@ -462,5 +503,7 @@ SERVICE_COMMAND = OptionSet("command", ServiceCommandOptions)
 EXTERNAL = OptionSet("external job", ExternalOptions)
 #: Every option of a job of a service.
 SERVICE = OptionSet("job", ServiceOptions)
+DEMAND = OptionSet("demand", DemandOptions)
 CHANGES = OptionSet("job", JobChanges)
 LIMITS = OptionSet("user", LimitOptions)
+CLUSTER = OptionSet("cluster", ClusterOptions)

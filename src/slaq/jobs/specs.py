@@ -25,7 +25,7 @@ def spec_of(
     )
     return JobSpec(
         id=job_id,
-        arrival=now,
+        arrival=now + asked["arrival"],
         trains=asked["trains"],
         weight=asked["weight"],
         demand=demand,

@@ -1,4 +1,4 @@
-"""The reasons to hold a job back that only a service knows: it is paused, or its owner holds enough."""
+"""The reasons to hold a job back that only a service has: a pause, an owner's limit, a store that is full."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +19,19 @@ class Paused(Rule):
     @override
     def reason(self, spec: JobSpec, running: Running) -> str:
         return "is paused" if self.paused(spec.id) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWritable(Rule):
+    """No job starts while the store cannot be written, because no start could be stored."""
+
+    #: Returns why the store cannot be written; empty when all is well.
+    trouble: Callable[[], str]
+
+    @override
+    def reason(self, spec: JobSpec, running: Running) -> str:
+        trouble = self.trouble()
+        return f"waits because the store cannot be written: {trouble}" if trouble else ""
 
 
 @dataclass(frozen=True, slots=True)

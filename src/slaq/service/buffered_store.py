@@ -44,8 +44,7 @@ class BufferedStore(Store):
 
     @override
     def queued(self) -> Iterable[JobSpec]:
-        """Return the jobs that wait; none while the disk is full, because no start could be stored."""
-        return () if self.trouble else self._live_jobs.queued()
+        return self._live_jobs.queued()
 
     @override
     def started(self, job_id: str, now: float) -> None:

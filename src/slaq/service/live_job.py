@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
 from slaq.core.events import LossObserved
 from slaq.core.job import JobState
@@ -14,8 +15,6 @@ from slaq.stores.sqlite.records import JobRow
 
 #: The prospect of a job of which nothing can be predicted.
 UNKNOWN = Prospect()
-#: Why a job waits that the scheduler has not looked at yet.
-NEW = "waits for the next decision"
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +29,7 @@ class LiveJob:
     directory: str
     prospect: Prospect = UNKNOWN
     #: Why it is not started, while it is queued.
-    waiting: str = NEW
+    waiting: str = NOT_REVIEWED
     iteration: int = -1
     first_loss: float | None = None
     loss: float | None = None

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from slaq.core.decision import Decision
 from slaq.core.errors import SlaqError
@@ -15,7 +14,7 @@ from slaq.core.stopping import reduction_made
 from slaq.ports import Clock
 from slaq.service.event_broker import EventBroker
 from slaq.service.kinds import Kinds
-from slaq.service.live_job import NEW, UNKNOWN, LiveJob
+from slaq.service.live_job import UNKNOWN, LiveJob
 from slaq.service.records import NoticeKind, Prospect
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite.records import JobRow
@@ -76,18 +75,11 @@ class LiveJobs:
         waiting = [job.row for job in self.jobs.values() if job.row.state is JobState.QUEUED]
         return [row.spec for row in sorted(waiting, key=lambda row: (row.spec.arrival, row.number))]
 
-    def hold(self, held: Mapping[str, str], now: float, otherwise: str = "") -> None:
-        """Show why queued jobs were not started, and publish each reason that has changed.
-
-        `otherwise` is the reason of the jobs that were not looked at.
-        """
-        for job_id, job in self.jobs.items():
-            if job.state is not JobState.QUEUED:
-                continue
-            arrival = job.row.spec.arrival
-            due = "" if arrival <= now else f"is not due before {datetime.fromtimestamp(arrival):%F %T}"
-            reason = held.get(job_id) or due or otherwise or NEW
-            if reason != job.waiting:
+    def hold(self, held: Mapping[str, str]) -> None:
+        """Show why queued jobs were not started, and publish each reason that has changed."""
+        for job_id, reason in held.items():
+            job = self.jobs[job_id]
+            if job.state is JobState.QUEUED and reason != job.waiting:
                 job.waiting = reason
                 self.publish("job.waiting", job)
 

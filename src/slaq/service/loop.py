@@ -145,9 +145,7 @@ class EpochLoop:
     def _follow_up(self, decision: Decision | None) -> None:
         """Show, store and publish what an epoch decided and what happened before it; the lock is held."""
         began = self._scheduler.began
-        trouble = self._store.trouble
-        otherwise = f"waits because the store cannot be written: {trouble}" if trouble else ""
-        self._live_jobs.hold(self._scheduler.held, began, otherwise)
+        self._live_jobs.hold(self._scheduler.held())
         if decision is None:
             self.decided = Decided()
         else:
@@ -190,13 +188,13 @@ class EpochLoop:
 def _by_job(prospects: Prospects, now: float) -> Mapping[str, Prospect]:
     """Return when each job is expected to be good enough, in moments."""
     moments = now + prospects.seconds_to
-    table = (prospects.ids, moments.tolist(), prospects.chance.tolist(), prospects.hopeless.tolist())
+    table = (prospects.ids, moments.tolist(), prospects.chance.tolist(), prospects.out_of_reach.tolist())
     return {
         job_id: Prospect(
             at_90=at_90 if isfinite(at_90) else None,
             at_95=at_95 if isfinite(at_95) else None,
             chance=None if isnan(chance) else chance,
-            hopeless=hopeless,
+            out_of_reach=out_of_reach,
         )
-        for job_id, (at_90, at_95), chance, hopeless in zip(*table, strict=True)
+        for job_id, (at_90, at_95), chance, out_of_reach in zip(*table, strict=True)
     }

@@ -94,7 +94,7 @@ class Prospect:
     #: The probability of making its target by its deadline; None where it has none.
     chance: float | None = None
     #: Whether it is forecast to miss its target even with all the cores it could use.
-    hopeless: bool = False
+    out_of_reach: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Puts the scheduler of a service together: its admission, its policy, and the jobs of an earlier run."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from slaq.config.service import ServiceSettings
 from slaq.core.admission import Admission, MostJobs, MostJobsOfOwner, Rule
@@ -8,7 +9,7 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
 from slaq.core.policies import BetweenOwners
 from slaq.scheduler import Scheduler
-from slaq.service.admission import CoresOfOwner, Paused
+from slaq.service.admission import CoresOfOwner, Paused, StoreWritable
 from slaq.service.buffered_store import BufferedStore
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
@@ -31,7 +32,14 @@ def make_loop(
         policy=chosen_policy(parts.policies, overrides),
         appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=parts.units_per_core),
         roster=parts.roster,
-        admission=Admission(rules=[*_rules(settings, live_jobs, overrides), *parts.admission]),
+        admission=Admission(
+            rules=[
+                StoreWritable(lambda: store.trouble),
+                *_rules(settings, live_jobs, overrides),
+                *parts.admission,
+            ],
+            written=lambda moment: f"{datetime.fromtimestamp(moment):%F %T}",
+        ),
         epoch=0 if last is None else last.epoch + 1,
     )
     for restart in Recovery(roster=parts.roster, live_jobs=live_jobs).recover(parts.clock.now()):

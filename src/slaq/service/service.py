@@ -249,7 +249,7 @@ class Service:
         return self._users.view(name)
 
     def set_user(self, who: Identity, name: str, **changes: Any) -> UserView:
-        """Change a user's `weight`, `max_jobs` or `max_cores`; None lifts a limit. For admins."""
+        """Change a user's weight and limits; None lifts a limit. For admins."""
         check_admin(who, "change the limits of users")
         with self._loop.paused():
             self._users.limit(name, **changes)

@@ -1,5 +1,6 @@
 """Starts jobs: has their kinds prepare them, and passes them on to the engine."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from slaq.service.kinds import Progress
 from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.stores.sqlite.records import JobRow
+
+_log = logging.getLogger(__name__)
 
 #: Why a job ended that was lost and is not to be run again.
 LOST = "the service lost the job while it ran, and the job's owner asked not to run it again"
@@ -49,11 +52,10 @@ class PreparingEngine(Engine):
         """Start a job; with `fresh_curve` its iterations count from the beginning again."""
         before = job.row
         progress = Progress(attempts=before.attempts) if fresh_curve else self._progress(before)
-        again = " again" if before.attempts else ""
         try:
             self._begin(job, progress, fresh_curve=fresh_curve)
-        except (SlaqError, OSError) as error:
-            self._end(job, JobState.FAILED, f"could not be started{again}: {error}")
+        except Exception as error:
+            self._fail(job, error)
 
     @override
     def stop(self, job_id: str) -> None:
@@ -100,8 +102,8 @@ class PreparingEngine(Engine):
         except StoreError as error:
             # Nothing can be started while the disk is full: the next epoch tries again.
             self._events.append(JobLost(job_id=job.row.id, at=self._live_jobs.clock.now(), reason=str(error)))
-        except (SlaqError, OSError) as error:
-            self._end(job, JobState.FAILED, f"could not be started again: {error}")
+        except Exception as error:
+            self._fail(job, error)
         else:
             self._events += unread
             if fresh:
@@ -122,6 +124,15 @@ class PreparingEngine(Engine):
             return known
         first = unread[0].observation.loss if known.first_loss is None else known.first_loss
         return replace(known, last_iteration=unread[-1].observation.iteration, first_loss=first)
+
+    def _fail(self, job: LiveJob, error: Exception) -> None:
+        """End a job that cannot be started; whatever the reason is, it is no other job's end."""
+        again = " again" if job.row.attempts > 1 else ""
+        reason = f"could not be started{again}: {error}"
+        if not isinstance(error, SlaqError | OSError):
+            _log.error("job could not be started", extra={"job": job.row.id}, exc_info=error)
+            reason = f"could not be started{again} because of a defect of slaq; see the service's log"
+        self._end(job, JobState.FAILED, reason)
 
     def _end(self, job: LiveJob, state: JobState, reason: str) -> None:
         now = self._live_jobs.clock.now()

@@ -50,10 +50,14 @@ def observations(curve: StoredCurve) -> list[dict[str, Any]]:
     ]
 
 
+#: What the API calls the columns of a decision that have other names in the store.
+_COLUMN_NAMES = {"last": "last_step", "marginal": "next_step", "sure": "guarantee"}
+
+
 def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
     """Return a decision with a row for every job that may be seen (None: all), and totals for all of them."""
     columns = {
-        one.name: getattr(made, one.name)
+        _COLUMN_NAMES.get(one.name, one.name): getattr(made, one.name)
         for one in fields(made)
         if isinstance(getattr(made, one.name), np.ndarray)
         and len(getattr(made, one.name)) == len(made.ids)
@@ -65,7 +69,7 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
         "time": made.time,
         "capacity": made.capacity,
         "granted": float(made.cores.sum()),
-        "unit": made.unit,
+        "step": made.unit,
         "active": len(made.ids),
         "seconds": made.seconds,
         "jobs": [

@@ -3,20 +3,28 @@
 import heapq
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-from slaq.core.allocation import Allocation, Policy
+from slaq.core.allocation import Grant, Policy
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats
+from slaq.core.decision import Decision
 from slaq.core.demand import Demand
+from slaq.core.events import Event
 from slaq.core.extras import needs
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
 from slaq.core.roster import Roster
+from slaq.ports import Store
+from slaq.scheduler import Scheduler
+from slaq.simulation.clock import VirtualClock
+from slaq.simulation.engine import SimulatedEngine
+from slaq.simulation.workload import Workload
 
 EPOCH_SECONDS = 3.0
 #: Jobs whose histories are generated; further jobs are copies of them with different costs.
@@ -25,19 +33,43 @@ ORIGINALS = 1000
 YOUNGEST, OLDEST = 5, 90
 
 
+class _NoStore(Store):
+    """Keeps nothing."""
+
+    @override
+    def queued(self) -> Sequence[JobSpec]:
+        return ()
+
+    @override
+    def started(self, job_id: str, now: float) -> None:
+        pass
+
+    @override
+    def append(self, events: Sequence[Event]) -> None:
+        pass
+
+    @override
+    def record(self, decision: Decision, grant: Grant) -> None:
+        pass
+
+
 @dataclass(slots=True)
 class Rehearsal:
-    """A roster of jobs in mid-run, for repeated decisions."""
+    """A scheduler with jobs in mid-run, for repeated decisions."""
 
-    roster: Roster
-    appraiser: Appraiser
-    policy: Policy
+    scheduler: Scheduler
     units: int
     rng: np.random.Generator
     now: float = 0.0
 
-    def decide(self) -> Allocation:
-        """Make one full decision: add a loss per job, fit, appraise, allocate."""
+    @property
+    def roster(self) -> Roster:
+        """The jobs."""
+        return self.scheduler.roster
+
+    def decide(self) -> Decision:
+        """Make one full decision: add a loss per job, then do what a scheduler does in an epoch."""
+        began = time.process_time()
         roster = self.roster
         rows = roster.rows()
         self.now += EPOCH_SECONDS
@@ -45,10 +77,7 @@ class Rehearsal:
         losses = fallen * (1 + 0.001 * self.rng.standard_normal(len(rows)))
         took = np.full(len(rows), EPOCH_SECONDS)
         roster.observe(rows, np.full(len(rows), self.now), losses, roster.runtime.cpu[rows], took)
-        appraisal = self.appraiser.appraise(roster, self.units, self.now)
-        allocation = self.policy.allocate(appraisal.candidates, self.units)
-        roster.hold(rows, appraisal.grant(allocation, roster.size_credit[rows]), self.now)
-        return allocation
+        return self.scheduler.decide(self.now, began)
 
     def histories(self, count: int) -> list[Floats]:
         """Return the losses in the windows of the first jobs."""
@@ -84,13 +113,16 @@ def rehearse(jobs: int, units: int, policy: Policy, rng: np.random.Generator) ->
         array[rows] = array[copies]
     roster.runtime.cpu[rows] = rng.lognormal(np.log(3.0 * units / jobs), 0.6, jobs)
     roster.runtime.seen[rows] = 10
-    return Rehearsal(
-        roster=roster,
-        appraiser=Appraiser(epoch_seconds=EPOCH_SECONDS),
+    clock = VirtualClock()
+    scheduler = Scheduler(
+        engine=SimulatedEngine(Workload(()), clock, units),
+        store=_NoStore(),
+        clock=clock,
         policy=policy,
-        units=units,
-        rng=rng,
+        appraiser=Appraiser(epoch_seconds=EPOCH_SECONDS),
+        roster=roster,
     )
+    return Rehearsal(scheduler=scheduler, units=units, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class Situation:
     now: float
     epoch_seconds: float
     units_per_core: int = 1
-    #: Queued jobs; each starts at its arrival.
+    #: Queued jobs; each starts at its arrival, once the jobs that it comes after have ended.
     queued: tuple[JobSpec, ...] = ()
     #: If known: the iterations after which a job ends, and the share of its reduction at which it is stopped.
     iterations_left: Mapping[str, int] = field(default_factory=dict)
@@ -148,6 +148,7 @@ def _play(situation: Situation, futures: Futures, alternative: Alternative, hori
     )
     for job_id in roster.ids:
         engine.go_on(futures.jobs[job_id].job.spec)
+        scheduler.admission.running.begin(futures.jobs[job_id].job.spec)
     end = situation.now + horizon
     for _ in scheduler.epochs(lambda: scheduler.idle() or clock.now() >= end):
         pass

@@ -14,16 +14,17 @@ import numpy as np
 from typing_extensions import override
 
 from slaq.core.arrays import Floats
-from slaq.core.demand import Demand, Sizes
+from slaq.core.demand import Demand
 from slaq.core.errors import DuplicateJobError, WorkloadError
 from slaq.core.job import JobSpec
+from slaq.jobs.option_types import OptionType, number
+from slaq.jobs.options import FIT, conflict_in
 
 #: The path that stands for standard input or output.
 STANDARD_STREAM = "-"
 
-_LATEST_ARRIVAL = 1e9
+_LATEST = 1e9
 _MOST_SECONDS = 1e15
-_MOST_CORES = 1e9
 _MOST_LOSS = sys.float_info.max
 
 
@@ -112,7 +113,7 @@ class Workload:
         """Return the workload in the content of a file; errors use `name` for the file."""
         jobs: dict[str, SimulatedJob] = {}
         lines: dict[str, int] = {}
-        for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        for place, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
             if not line.strip():
                 continue
             try:
@@ -123,9 +124,9 @@ class Workload:
                         "give each job a different id",
                     )
             except _Malformed as error:
-                raise WorkloadError(name, number, error.found, error.remedy) from None
+                raise WorkloadError(name, place, error.found, error.remedy) from None
             jobs[job.spec.id] = job
-            lines[job.spec.id] = number
+            lines[job.spec.id] = place
         if not jobs:
             raise WorkloadError(
                 name, None, "has no job", "write one JSON object per line, or run `slaq workload generate`"
@@ -160,11 +161,9 @@ def _parse_job(line: bytes) -> SimulatedJob:
     kind = _kind(record)
     _check_fields(record, kind)
     values = {name: _FIELDS[name].read(name, value) for name, value in record.items() if name != "kind"}
-    if values.get("max_cores", _MOST_CORES) < values.get("min_cores", 0.0):
-        raise _Malformed(
-            f"min_cores {values['min_cores']:g} is above max_cores {values['max_cores']:g}",
-            "lower min_cores or raise max_cores",
-        )
+    conflict = conflict_in(values)
+    if conflict is not None:
+        raise _Malformed(*conflict.parts)
     demand = Demand(**{_DEMAND_FIELDS[name]: values.pop(name) for name in _DEMAND_FIELDS if name in values})
     spec = {name: values.pop(name) for name in _SPEC_FIELDS if name in values}
     return SimulatedJob(spec=JobSpec(trains=kind == "ml", demand=demand, **spec), **values)
@@ -222,7 +221,7 @@ def _check_fields(record: Mapping[str, Any], kind: str) -> None:
             raise _Malformed(f"a job of kind {kind!r} has no {name}", "remove it, or change the kind")
     for name, rule in _FIELDS.items():
         if rule.required and kind in rule.kinds and name not in record:
-            raise _Malformed(f"the field {name!r} is missing", f"add it: {rule.expected}")
+            raise _Malformed(f"the field {name!r} is missing", f"add it: {rule.wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,8 @@ class _Field:
 
     #: Returns the value, or raises ValueError, TypeError or OverflowError.
     convert: Callable[[Any], Any]
-    expected: str
+    #: Completes the sentence "give ...".
+    wanted: str
     required: bool = False
     kinds: tuple[str, ...] = ("ml", "other")
 
@@ -241,29 +241,17 @@ class _Field:
         except _Malformed:
             raise
         except (ValueError, TypeError, OverflowError):
-            raise _Malformed(f"{name} is {_show(value)}", f"expected {self.expected}") from None
+            raise _Malformed(f"{name} is {_show(value)}", f"give {self.wanted}") from None
 
 
-def _number(least: float, most: float, *, above: bool = False) -> Callable[[Any], float]:
-    """Return a reader of numbers from `least` (or above it) to `most`."""
-
-    def convert(value: Any) -> float:
-        if type(value) not in (int, float):
-            raise TypeError
-        number = float(value)
-        if not least <= number <= most or (above and number == least):
-            raise ValueError
-        return number
-
-    return convert
+def _typed(of: OptionType, **asked: Any) -> _Field:
+    """Return a field whose values are of this type."""
+    return _Field(of.read, of.wanted, **asked)
 
 
-def _sizes(value: Any) -> Sizes:
-    if value in ("any", "whole"):
-        return "any" if value == "any" else "whole"
-    if not isinstance(value, list) or not value:
-        raise TypeError
-    return tuple(sorted({_number(0.0, _MOST_CORES, above=True)(size) for size in value}))
+def _option(name: str, **asked: Any) -> _Field:
+    """Return a field with the values of that option of a job."""
+    return _typed(FIT.options[name].type, **asked)
 
 
 def _identifier(value: Any) -> str:
@@ -297,10 +285,8 @@ def _losses(value: Any) -> Floats:
     return losses
 
 
-_SECONDS = _number(0.0, _MOST_SECONDS)
-_SOME_SECONDS = _number(0.0, _MOST_SECONDS, above=True)
-_CORES = _number(0.0, _MOST_CORES)
-_SOME_CORES = _number(0.0, _MOST_CORES, above=True)
+_MOMENT = number("seconds", least=0.0, most=_LATEST)
+_CPU_SECONDS = number("CPU seconds", above=0.0, most=_MOST_SECONDS)
 #: The kinds of jobs in a file: "ml" trains and reports a loss, "other" does not.
 _KINDS = ("ml", "other")
 _ONLY_ML = ("ml",)
@@ -316,21 +302,21 @@ _EARLIER = {
 #: Every field of a line, in the order they are written; `kind` is read before all others.
 _FIELDS: Mapping[str, _Field] = {
     "id": _Field(_identifier, "a text that no other job has", required=True),
-    "arrival": _Field(_number(0.0, _LATEST_ARRIVAL), "seconds from 0 to 1e9", required=True),
+    "arrival": _typed(_MOMENT, required=True),
     "kind": _Field(_text, "'ml' or 'other'"),
     "algorithm": _Field(_text, "a short text"),
-    "weight": _Field(_number(0.0, 1e9, above=True), "a number above 0"),
-    "min_cores": _Field(_CORES, "a number of cores from 0"),
-    "max_cores": _Field(_SOME_CORES, "a number of cores above 0"),
-    "sizes": _Field(_sizes, "'any', 'whole' or a list of numbers of cores above 0"),
-    "reserved": _Field(_CORES, "a number of cores from 0", kinds=_ONLY_OTHER),
-    "target_loss": _Field(_number(-_MOST_LOSS, _MOST_LOSS), "a finite number", kinds=_ONLY_ML),
-    "stop_at": _Field(_number(0.0, 1.0, above=True), "a share above 0, at most 1", kinds=_ONLY_ML),
-    "deadline": _Field(_number(0.0, _MOST_SECONDS), "seconds from 0", kinds=_ONLY_ML),
+    "weight": _option("weight"),
+    "min_cores": _option("min_cores"),
+    "max_cores": _option("max_cores"),
+    "sizes": _option("sizes"),
+    "reserved": _option("min_cores", kinds=_ONLY_OTHER),
+    "target_loss": _option("target_loss", kinds=_ONLY_ML),
+    "stop_at": _option("stop_at", kinds=_ONLY_ML),
+    "deadline": _typed(_MOMENT, kinds=_ONLY_ML),
     "owner": _Field(_text, "a short text"),
-    "cpu_seconds": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_OTHER),
-    "cpu_seconds_per_iteration": _Field(_SOME_SECONDS, "CPU seconds above 0", required=True, kinds=_ONLY_ML),
-    "serial_seconds_per_iteration": _Field(_SECONDS, "seconds from 0", kinds=_ONLY_ML),
+    "cpu_seconds": _typed(_CPU_SECONDS, required=True, kinds=_ONLY_OTHER),
+    "cpu_seconds_per_iteration": _typed(_CPU_SECONDS, required=True, kinds=_ONLY_ML),
+    "serial_seconds_per_iteration": _typed(number("seconds", least=0.0, most=_MOST_SECONDS), kinds=_ONLY_ML),
     "losses": _Field(_losses, "a list of at least two numbers", required=True, kinds=_ONLY_ML),
 }
 _OPTIONS = ("weight", "reserved", "target_loss", "stop_at", "deadline", "owner")

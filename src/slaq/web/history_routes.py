@@ -81,7 +81,7 @@ def forecast_job(
     responses=refusals(404, 409),
 )
 def explain_job(job_id: JobId, service: Serving, who: Who) -> Response:
-    """Tell in numbers why a job holds what it holds: the last decision, and what the next unit would buy."""
+    """Explain the last decision about a job: its cores, their predicted gain, and what more would bring."""
     return reply(responses.ANYTHING, service.why(who, job_id))
 
 

@@ -83,16 +83,16 @@ class DecisionRow(TypedDict):
     cores: float
     loss: float | None
     gain: float | None
-    marginal: float | None
+    next_step: float | None
     expected: float | None
     expected_low: float | None
     expected_high: float | None
     diverged: bool
     level: float | None
-    last: float | None
+    last_step: float | None
     weight: float | None
     fair_share: float | None
-    sure: float | None
+    guarantee: float | None
     most: float | None
     competes: bool
 
@@ -102,10 +102,10 @@ class DecisionReply(TypedDict):
 
     epoch: int
     time: float
-    #: Cores: to hand out, handed out, and in one unit, the smallest step decided on.
+    #: Cores: to hand out, handed out, and of one step, the smallest amount decided on.
     capacity: float
     granted: float
-    unit: float
+    step: float
     active: int
     seconds: float
     jobs: list[DecisionRow]

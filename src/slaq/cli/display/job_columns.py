@@ -63,7 +63,7 @@ def _chance(job: Shown, now: float) -> str:
     prospect = job["prospect"]
     if job["deadline"] is None or job["state"] in ENDED:
         return "–"
-    return "hopeless" if prospect["hopeless"] else share(prospect["chance"])
+    return "out of reach" if prospect["out_of_reach"] else share(prospect["chance"])
 
 
 def _age(job: Shown, now: float) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from slaq.cli.batch import Moment, Row
+from slaq.core.admission import NOT_REVIEWED
 from slaq.core.job import JobState
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -22,6 +23,8 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 14
 #: The most losses that are averaged into one character of the curve.
 FEW = 16
+#: The greatest widths of the columns of names and algorithms, and the width of those between them and the last.
+NAME, KIND, NUMBERS = 28, 24, 47
 #: The algorithm's column is left out on terminals narrower than this.
 WIDE = 92
 #: Lines of the terminal that do not show jobs.
@@ -64,7 +67,7 @@ class Nothing(View):
 
 
 class EventLines(View):
-    """Prints one line when a job starts, reaches 90% of its reduction, diverges or ends."""
+    """Prints one line when a job has to wait, starts, reaches 90% of its reduction, diverges or ends."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()
@@ -77,6 +80,8 @@ class EventLines(View):
             click.echo(f"{moment.seconds:8.1f} s  {STOPPING}", err=True)
         for row in moment.rows:
             if row.state is JobState.QUEUED:
+                if row.reason not in ("", NOT_REVIEWED):
+                    self._tell(moment, row, row.reason, row.reason)
                 continue
             if row.losses or not row.state.ended:
                 self._tell(moment, row, "started", "started")
@@ -132,13 +137,13 @@ def draw(moment: Moment, heading: str, *, width: int, height: int) -> Renderable
     """Return the table of a moment, at most `width` characters wide and `height` lines high."""
     shown = _fitting(moment.rows, max(1, height - AROUND))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=28)
+    table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=NAME)
     if width >= WIDE:
-        table.add_column("algorithm", no_wrap=True, overflow="ellipsis", max_width=24)
+        table.add_column("algorithm", no_wrap=True, overflow="ellipsis", max_width=KIND)
     table.add_column("state", no_wrap=True, min_width=9)
     for name, least in (("loss", 7), ("done", 4), ("forecast", 8), ("cores", 5)):
         table.add_column(name, justify="right", no_wrap=True, min_width=least)
-    table.add_column("losses", no_wrap=True, min_width=CURVE)
+    table.add_column("losses", no_wrap=True, min_width=CURVE, max_width=_room(shown, width))
     for row in shown:
         cells = [row.name, row.kind] if width >= WIDE else [row.name]
         table.add_row(*(Text(cell) for cell in cells), *_cells(row), style=_STYLES[row.state])
@@ -188,7 +193,17 @@ def _cells(row: Row) -> list[Text]:
     # A forecast needs two losses.
     forecast = number(row.expected) if math.isfinite(row.expected) and len(row.losses) > 1 else ""
     cores = "" if row.state.ended or row.state is JobState.QUEUED else f"{row.cores:.2f}"
-    return [Text(cell) for cell in (str(row.state), loss, share, forecast, cores, sparkline(row.losses))]
+    last = row.reason if row.state is JobState.QUEUED else sparkline(row.losses)
+    cells = (str(row.state), loss, share, forecast, cores, last)
+    return [Text(cell, overflow="ellipsis") for cell in cells]
+
+
+def _room(rows: Sequence[Row], width: int) -> int:
+    """Return the width of the last column: what the others leave, so that long reasons do not shorten names."""
+    taken = NUMBERS + min(NAME, max((len(row.name) for row in rows), default=0))
+    if width >= WIDE:
+        taken += 2 + min(KIND, max((len(row.kind) for row in rows), default=0))
+    return max(CURVE, width - taken)
 
 
 def _fitting(rows: Sequence[Row], room: int) -> list[Row]:

@@ -118,16 +118,16 @@ def _events(view: Mapping[str, Any], curve: Sequence[Mapping[str, Any]], start: 
     return events
 
 
-#: The columns of a decision that hold one value per job.
-_COLUMNS = {
-    "cores": np.float64,
-    "loss": np.float64,
-    "gain": np.float64,
-    "marginal": np.float64,
-    "expected": np.float64,
-    "expected_low": np.float64,
-    "expected_high": np.float64,
-    "diverged": np.bool_,
+#: The columns of a decision that hold one value per job: each with its name in the API and its type.
+_COLUMNS: Mapping[str, tuple[str, type]] = {
+    "cores": ("cores", np.float64),
+    "loss": ("loss", np.float64),
+    "gain": ("gain", np.float64),
+    "marginal": ("next_step", np.float64),
+    "expected": ("expected", np.float64),
+    "expected_low": ("expected_low", np.float64),
+    "expected_high": ("expected_high", np.float64),
+    "diverged": ("diverged", np.bool_),
 }
 
 
@@ -135,14 +135,14 @@ def _decision(found: Mapping[str, Any], chosen: set[str], start: float) -> Decis
     """Return the decision about the chosen jobs."""
     rows = [row for row in found["jobs"] if row["id"] in chosen]
     columns: dict[str, Any] = {
-        name: np.array([np.nan if row[name] is None else row[name] for row in rows]).astype(kind)
-        for name, kind in _COLUMNS.items()
+        name: np.array([np.nan if row[field] is None else row[field] for row in rows]).astype(kind)
+        for name, (field, kind) in _COLUMNS.items()
     }
     return Decision(
         epoch=found["epoch"],
         time=found["time"] - start,
         capacity=found["capacity"],
-        unit=found["unit"],
+        unit=found["step"],
         ids=tuple(row["id"] for row in rows),
         seconds=found["seconds"],
         **columns,

@@ -157,14 +157,8 @@ def file_submissions(path: Path, options: Mapping[str, Any], *, local: bool) -> 
     return submissions
 
 
-def left_out(path: Path) -> list[str]:
-    """Return what a jobs file says that a service does not take from it; one sentence each."""
+def has_cluster_table(path: Path) -> bool:
+    """Return whether a jobs file has a [cluster] table, which is for `slaq run` alone."""
     from slaq.config.toml import read_toml
 
-    _, values = read_toml(path)
-    told = []
-    if "cluster" in values:
-        told.append("[cluster] is for `slaq run`: the service has settings of its own")
-    if any("arrival" in job for job in values.get("job", ()) if isinstance(job, dict)):
-        told.append("arrival is for `slaq run`: the service starts jobs as they come")
-    return told
+    return "cluster" in read_toml(path)[1]

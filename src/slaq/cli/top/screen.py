@@ -199,7 +199,7 @@ class Top(App[None]):
             text = _bar(job["reduction"], cell) if name == "done" and cell != "–" else Text(cell, style=style)
             if COLUMNS[name].numeric and name != "done":
                 text.justify = "right"
-            if cell in ("hopeless", "diverged"):
+            if cell in ("out of reach", "diverged"):
                 text.stylize("red")
             styled.append(text)
         return styled

@@ -41,7 +41,7 @@ def command() -> None:
 def decide(
     jobs: int, units: int, policy: str, repeat: int | None, reference: bool, seed: int, as_json: bool
 ) -> None:
-    """Time one full decision: read a loss per job, fit, compute gains, allocate.
+    """Time one full decision: read a loss per job, fit, compute gains, allocate, grant, and record the numbers.
 
     The reference is the same decision with scipy's curve_fit for each job and the paper's heap of units.
     """

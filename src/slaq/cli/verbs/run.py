@@ -15,6 +15,8 @@ import click
 
 from slaq.bootstrap import jobs_vocabulary, live_policy_names
 from slaq.cli.display.outputs import load_matplotlib, page_path
+from slaq.cli.input.option_types import click_option
+from slaq.jobs.options import CLUSTER
 
 if TYPE_CHECKING:
     from slaq.cli.batch import Batch, Entry
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from slaq.core.outcome import Outcome
     from slaq.spark import SparkCluster
 
-USUAL_POLICY, USUAL_EPOCH_SECONDS = "total-quality", 1.0
+USUAL_POLICY, USUAL_EPOCH_SECONDS = "total-quality", CLUSTER.options["epoch_seconds"].default
 #: Where results go unless told otherwise.
 RESULTS = Path("slaq-results")
 #: Characters of a terminal below which the last table has fewer columns.
@@ -35,13 +37,9 @@ NARROW = 120
 @click.option(
     "--policy", type=click.Choice(live_policy_names()), help="Who gets the cores.  [default: total-quality]"
 )
-@click.option("--cores", type=click.IntRange(min=1), help="Cores to use.  [default: all]")
+@click_option(CLUSTER.options["cores"])
 @click.option("--master", help='The Spark master, for files with engine = "spark".  [default: local[*]]')
-@click.option(
-    "--epoch-seconds",
-    type=click.FloatRange(min=0, min_open=True, max=3600),
-    help="Seconds from one decision to the next.  [default: 1]",
-)
+@click_option(CLUSTER.options["epoch_seconds"])
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),

@@ -92,8 +92,12 @@ def _show(settings: Any) -> None:
         shown = ", ".join(value) if isinstance(value, tuple) else value
         click.echo(f"  {name} = {'–' if value in (None, ()) else shown}")
     for user, limits in {"everyone else": settings.defaults, **settings.users}.items():
-        most = f"{_most(limits.max_jobs, 'jobs')}, {_most(limits.max_cores, 'cores')}"
-        click.echo(f"  {user}: weight {limits.weight:g}, {most}")
+        most = (
+            _most(limits.max_jobs, "jobs"),
+            _most(limits.max_running, "running jobs"),
+            _most(limits.max_cores, "cores"),
+        )
+        click.echo(f"  {user}: weight {limits.weight:g}, {', '.join(most)}")
 
 
 def _most(limit: float | None, what: str) -> str:

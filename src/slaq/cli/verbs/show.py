@@ -100,7 +100,7 @@ def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]
         wanted = 1.0 if view["target_loss"] is not None else view["stop_at"] or 0.95
         left = view["deadline"] - now
         when = f"in {span(left)}" if left > 0 else f"{span(-left)} ago"
-        odds = "hopeless" if prospect["hopeless"] else f"probability {share(prospect['chance'])}"
+        odds = "out of reach" if prospect["out_of_reach"] else f"probability {share(prospect['chance'])}"
         yield "deadline", f"{share(wanted)} of {whole} by {_clock(view['deadline'])} ({when}): {odds}"
     if view["stop_at"] is not None:
         yield "stops at", f"{share(view['stop_at'])} of {whole}"

@@ -134,7 +134,8 @@ class _Typed:
             sent = [submissions.program_submission(self.words[0], table, options, local=local)]
         else:
             file = Path(self.words[0])
-            for told in submissions.left_out(file):
+            if submissions.has_cluster_table(file):
+                told = "[cluster] is for `slaq run`: the service has settings of its own"
                 click.echo(f"slaq: {told}", err=True)
             sent = submissions.file_submissions(file, options, local=local)
         return [submission.checked() for submission in sent]

@@ -1,8 +1,8 @@
 """The context of a job on Spark: tasks over cached partitions, losses to the engine."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Unpack
 
 from typing_extensions import override
 
@@ -12,7 +12,8 @@ from slaq.engines.packing import pack, pack_error, unpack, unpack_error
 from slaq.engines.spark.cache import PartitionCache
 from slaq.engines.spark.runs import SparkRun
 from slaq.jobs.context import Cancelled, Context
-from slaq.jobs.demands import demand_said
+from slaq.jobs.demands import reported_demand
+from slaq.jobs.options import DemandOptions
 
 
 class SparkJobContext(Context):
@@ -75,14 +76,8 @@ class SparkJobContext(Context):
         self._run.journal.learning_rate_changed(self._run.job_id, float(learning_rate))
 
     @override
-    def can_use(
-        self,
-        *,
-        min_cores: float | None = None,
-        max_cores: float | None = None,
-        sizes: str | Sequence[float] | None = None,
-    ) -> None:
-        demand = demand_said(min_cores, max_cores, sizes)
+    def can_use(self, **reported: Unpack[DemandOptions]) -> None:
+        demand = reported_demand(**reported)
         self._look()
         self._run.journal.demand_changed(self._run.job_id, demand)
 

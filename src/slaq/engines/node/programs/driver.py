@@ -7,8 +7,8 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 import cloudpickle
 from typing_extensions import override
@@ -22,7 +22,8 @@ from slaq.engines.node.wire import Channel, Head, Message
 from slaq.engines.packing import pack, pack_error, unpack, unpack_error
 from slaq.jobs import variables
 from slaq.jobs.context import Cancelled, Context
-from slaq.jobs.demands import demand_said, written_demand
+from slaq.jobs.demands import reported_demand, written_demand
+from slaq.jobs.options import DemandOptions
 from slaq.jobs.share import FILE, share
 
 
@@ -109,14 +110,8 @@ class DriverContext(Context):
         self._send(MessageKind.ANNOUNCE, y=float(learning_rate))
 
     @override
-    def can_use(
-        self,
-        *,
-        min_cores: float | None = None,
-        max_cores: float | None = None,
-        sizes: str | Sequence[float] | None = None,
-    ) -> None:
-        demand = demand_said(min_cores, max_cores, sizes)
+    def can_use(self, **reported: Unpack[DemandOptions]) -> None:
+        demand = reported_demand(**reported)
         self._look()
         self._send(MessageKind.CAN_USE, payload=[json.dumps({"can_use": written_demand(demand)}).encode()])
 
