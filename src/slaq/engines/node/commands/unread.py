@@ -9,8 +9,8 @@ from slaq.engines.regular_file import open_regular
 
 #: Bytes read at a time, from the end of the file towards its start.
 CHUNK = 64 * 1024
-#: Bytes that are looked through from the end: those of a command that reports 100 times a second for an hour.
-MOST_UNREAD = 64 * 2**20
+#: Bytes that are looked through from the end, about 50,000 losses: a service reads them for each job when it starts.
+MOST_UNREAD = 4 * 2**20
 
 
 def unread(path: Path, *, start: int, known: int) -> list[Reading]:
