@@ -6,6 +6,7 @@ processes end themselves, and the parent fails its jobs.
 """
 
 import itertools
+import logging
 import os
 import secrets
 import selectors
@@ -58,6 +59,9 @@ class NodeMessageKind(IntEnum):
     RETURN = 2
     #: Child: what has happened since the last time.
     ENTRIES = 3
+
+
+_log = logging.getLogger(__name__)
 
 
 class _LostError(Exception):
@@ -180,6 +184,10 @@ class ChildNode(Node):
                         _answer(self._calls[head.a], head, payload)
         except (HangUpError, OSError):
             self._lose(None)
+        except Exception:
+            # Nobody would hear of the jobs any more, nor see that.
+            _log.exception("node not understood")
+            self._lose("its node said what could not be understood; make a new cluster")
 
     def _take(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
