@@ -61,6 +61,13 @@ class ReportUploader:
         self._thread.join(FAREWELL)
 
     def _run(self) -> None:
+        try:
+            self._upload()
+        except Exception as error:
+            # The spool stays, and the next process sends it.
+            _log.exception("reports not sent", extra={"job": self._job_id, "reason": str(error)})
+
+    def _upload(self) -> None:
         with self._spool.with_suffix(".lock").open("w") as lock:
             while True:
                 try:

@@ -151,9 +151,11 @@ class RunningCluster(Listener, ABC):
             raise
         finally:
             self._closing = True
-            live.engine.close()
-            live.store.append(live.engine.poll())
-            self._end_queued(JobState.FAILED, self._broken or "the cluster was shut down", self.jobs())
+            try:
+                live.engine.close()
+                live.store.append(live.engine.poll())
+            finally:
+                self._end_queued(JobState.FAILED, self._broken or "the cluster was shut down", self.jobs())
 
     def _over(self) -> bool:
         return self._closing and all(job.done() for job in self.jobs())

@@ -27,6 +27,7 @@ from slaq.kinds.removal import UNFINISHED, RemovedFolders
 from slaq.service.records import Identity, Submission
 from slaq.service.service import Service
 from slaq.stores.sqlite.records import JobIdentity
+from slaq.web.problems import status_of
 from tests.integration.opening import ANN, ME, TRAINS, in_state, iterated, python, reports
 from tests.integration.serving import until
 
@@ -321,7 +322,9 @@ def test_one_folder_that_cannot_be_removed_is_told_and_keeps_no_other(
         assert set(pruned["left"]) == {"stuck"}
         assert not (tmp_path / "jobs" / "gone").exists()
         service._retention.rounds.once()
-        assert any("stuck" in trouble for trouble in service.cluster(ME).troubles)
+        assert service.cluster(ANN).troubles == (
+            "1 folder of removed jobs could not be deleted yet; the log says why",
+        )
         assert 'slaq_thread_up{thread="upkeep"} 1.0' in service.metrics()
         assert 'slaq_thread_troubles{thread="upkeep"} 1.0' in service.metrics()
         assert service.ready() == (True, "")
@@ -409,6 +412,7 @@ def test_a_leased_log_is_answered_at_once(tmp_path: Path) -> None:
     with leased(files.log), pytest.raises(BusyError, match="try again"):
         text_of(files)
     assert text_of(files) == b"text"
+    assert status_of(BusyError("the log")) == 503
 
 
 def test_leased_reports_do_not_hold_up_recovery(tmp_path: Path) -> None:

@@ -63,9 +63,7 @@ def test_a_place_that_others_can_change_is_refused(
     assert (home / "slaq.db").stat().st_size == 0
 
 
-@pytest.mark.parametrize(
-    "which", ["link", "folder of the link", "target", "parent of the target", "link on the way"]
-)
+@pytest.mark.parametrize("which", ["link", "its folder", "target", "parent of the target", "link on the way"])
 def test_links_are_followed_to_where_they_lead(tmp_path: Path, which: str) -> None:
     """A link that somebody else can replace, at whatever step, is no safer than a folder."""
     target, between, links = tmp_path / "a" / "home", tmp_path / "b", tmp_path / "c"

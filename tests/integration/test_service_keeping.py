@@ -1,8 +1,10 @@
 """What a service keeps: over a restart, over pruning, and when the disk is full."""
 
+import configparser
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -247,3 +249,40 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         assert losses == [4.0, 3.0] + [2.0] * 10_000
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a small disk")
+def test_a_service_that_has_no_room_to_start_says_so_and_starts_once_there_is_some(tmp_path: Path) -> None:
+    """It ends with one sentence and status 1, which the unit takes for a reason to try again."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "slaq-test", small], check=True)
+    settings = ServiceSettings(home=small, listen=small / "slaq.sock", epoch_seconds=0.1)
+    try:
+        open_service(settings).close()
+        with suppress(OSError), (small / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 4096)
+                filler.flush()
+        found = subprocess.run(
+            [sys.executable, "-m", "slaq", "serve", "--home", small],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert found.returncode == 1
+        assert "free space on its disk" in found.stderr
+        assert len(found.stderr.splitlines()) == 1
+        (small / "filler").unlink()
+        open_service(settings).close()
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def test_the_unit_never_gives_up() -> None:
+    """However long the disk is full, systemd tries again, at growing distances."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(Path(__file__).parents[2] / "examples" / "slaq.service")
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert unit["Service"]["Restart"] == "on-failure"
+    assert int(unit["Service"]["RestartSteps"]) > 0

@@ -139,7 +139,8 @@ class JobFolder(JobFiles):
             whose = Ownership(uid=owner.uid, gid=owner.gid)
         self.state.mkdir(exist_ok=True, mode=0o700)
         for path in (self.log, self.reports):
-            path.touch(mode=0o600)
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for path in (self.state, self.log, self.reports):
             if whose is not None:
                 os.chown(path, whose.uid, whose.gid, follow_symlinks=False)

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from slaq.durable import flush_folder
-
 #: Where folders wait to be deleted, beside the folders of jobs. No name of a job begins with a dot.
 REMOVED = ".removed"
 #: Between the id of a job and what makes the name unique; not part of an id.
@@ -35,7 +33,7 @@ class RemovedFolders:
     jobs: Path
 
     def take(self, path: Path, job_id: str) -> None:
-        """Move what lies at a path out of the way: its name is free at once, and stays so after a loss of power."""
+        """Move what lies at a path out of the way: its name is free at once."""
         waiting = self.jobs / REMOVED
         waiting.mkdir(mode=0o700, exist_ok=True)
         about = waiting.lstat()
@@ -43,7 +41,6 @@ class RemovedFolders:
             raise OSError(errno.EPERM, "it is not a folder of the service", str(waiting))
         waiting.chmod(0o700)
         os.rename(path, waiting / f"{job_id}{_MARK}{secrets.token_hex(8)}")
-        flush_folder(self.jobs)
 
     def delete(self, jobs: Collection[str] | None = None, at_once: int = AT_ONCE) -> Mapping[str, str]:
         """Delete what was moved here, of these jobs or of all; return why something of a job is left."""

@@ -136,10 +136,10 @@ class EpochLoop:
                 for decision in self._scheduler.epochs(self._closing.is_set, self._lock):
                     self._follow_up(decision)
                     self._trouble = ""
-            except Exception as error:
+            except Exception:
                 # One bad epoch must not end the service: nothing of it was acknowledged, and the next may be well.
                 _log.exception("epoch failed", extra={"epoch": self._scheduler.epoch - 1})
-                self._trouble = f"the last epoch failed: {str(error) or type(error).__name__}"
+                self._trouble = "the last epoch failed, and is tried again; the log says why"
                 self._closing.wait(self._scheduler.appraiser.epoch_seconds)
 
     def _follow_up(self, decision: Decision | None) -> None:

@@ -1,18 +1,20 @@
 """Removes old decisions and ended jobs with their folders, when asked and as the settings say."""
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from slaq.config.service import ServiceSettings
-from slaq.core.errors import SlaqError
 from slaq.service.parts import Parts
 from slaq.service.rounds import Rounds
 from slaq.stores.sqlite.records import Pruned
 
 #: Seconds between two rounds, and in a day.
 INTERVAL, DAY = 600.0, 86_400.0
+
+_log = logging.getLogger(__name__)
 
 
 class Retention:
@@ -47,23 +49,30 @@ class Retention:
                 self._parts.store.prune(before=before, keep_decisions=settings.keep_decisions)
         with _noted(troubles, "folders of removed jobs are not deleted"):
             left = {**self._remove_folders(), **self._parts.delete_removed()}
-            troubles += [f"the folder of the removed job {job} is left: {why}" for job, why in left.items()]
+            for job, why in left.items():
+                _log.warning("folder of a removed job is left", extra={"job": job, "reason": why})
+            if left:
+                # Everyone reads troubles, and names of jobs and files are not for everyone.
+                count = f"{len(left)} folder{'s' if len(left) > 1 else ''} of removed jobs"
+                troubles.append(f"{count} could not be deleted yet; the log says why")
         return troubles
 
     def _remove_folders(self, jobs: Collection[str] | None = None) -> Mapping[str, str]:
         """Remove the folders of these removed jobs, or of all; return by job why something is left."""
         left: dict[str, str] = {}
+        gone = []
         for job in self._parts.store.folders_to_remove():
             if jobs is not None and job.id not in jobs:
                 continue
             try:
                 reasons = [reason for files in self._parts.kinds.files(job) if (reason := files.remove())]
                 # What was moved out of the way is deleted sooner or later, and needs no note any more.
-                self._parts.store.folder_removed(job)
-            except (SlaqError, OSError) as error:
-                reasons = [str(error)]
+                gone.append(job)
+            except OSError as error:
+                reasons = [f"it cannot be moved out of the way ({error.strerror or error})"]
             if reasons:
                 left[job.id] = reasons[0]
+        self._parts.store.folders_removed(gone)
         return left
 
 
@@ -72,5 +81,6 @@ def _noted(troubles: list[str], what: str) -> Iterator[None]:
     """Add what goes wrong inside to the troubles, and go on."""
     try:
         yield
-    except (SlaqError, OSError) as error:
-        troubles.append(f"{what}: {error}")
+    except Exception as error:
+        _log.exception("upkeep failed", extra={"reason": str(error)})
+        troubles.append(f"{what}; the log says why")

@@ -32,7 +32,7 @@ class Rounds:
     def troubles(self) -> tuple[str, ...]:
         """What is wrong, in one sentence each; empty when all is well."""
         if not self.alive and not self._over.is_set():
-            return (f"the thread for {self.name} has stopped; see the log, and restart the service",)
+            return (f"the thread for {self.name} has stopped; the log says why; restart the service",)
         return tuple(self._troubles)
 
     def start(self) -> None:
@@ -48,11 +48,10 @@ class Rounds:
         """Do one round; whatever goes wrong in it is kept as a trouble and logged."""
         try:
             self._troubles = self._work()
-        except Exception as error:
-            self._troubles = (f"{self.name} failed: {str(error) or type(error).__name__}",)
+        except Exception:
+            # Everyone reads troubles, and what an error says is not for everyone.
+            self._troubles = (f"{self.name} failed, and is tried again; the log says why",)
             _log.exception("round failed", extra={"work": self.name})
-        for trouble in self._troubles:
-            _log.warning("trouble", extra={"work": self.name, "reason": trouble})
 
     def _run(self) -> None:
         while True:

@@ -58,6 +58,8 @@ def command(
         print_json(done)
     else:
         click.echo(f"{'would remove' if dry_run else 'removed'} {_told(done)}")
+    for job, reason in done.get("left", {}).items():
+        click.echo(f"slaq: the folder of {job} is not deleted yet: {reason}", err=True)
 
 
 def _confirm(found: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ processes end themselves, and the parent fails its jobs.
 """
 
 import itertools
+import logging
 import os
 import secrets
 import selectors
@@ -58,6 +59,9 @@ class NodeMessageKind(IntEnum):
     RETURN = 2
     #: Child: what has happened since the last time.
     ENTRIES = 3
+
+
+_log = logging.getLogger(__name__)
 
 
 class _LostError(Exception):

@@ -224,9 +224,12 @@ class SqliteStore(SqliteHistory, Store):
         """Return the jobs that `prune` removed and whose folders have not been removed yet."""
         return folders_to_remove(self._file)
 
-    def folder_removed(self, job: JobIdentity) -> None:
-        """Take note that the folder of a removed job is gone."""
-        self.set_meta(f"{FOLDER}{job.number}", None)
+    def folders_removed(self, jobs: Sequence[JobIdentity]) -> None:
+        """Take note that the folders of removed jobs are gone."""
+        if jobs:
+            with self._file.writing() as transaction:
+                keys = [(f"{FOLDER}{job.number}",) for job in jobs]
+                transaction.db.executemany("DELETE FROM meta WHERE key = ?", keys)
 
 
 def _keep_cores(transaction: Transaction, decision: Decision) -> None:
