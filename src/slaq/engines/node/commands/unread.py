@@ -9,7 +9,7 @@ from slaq.engines.regular_file import open_regular
 
 #: Bytes read at a time, from the end of the file towards its start.
 CHUNK = 64 * 1024
-#: Bytes that are looked through from the end, about 50,000 losses: a service reads them for each job when it starts.
+#: Bytes that are looked through from the end, about 50,000 losses: a service does so for each job when it starts.
 MOST_UNREAD = 4 * 2**20
 
 
