@@ -10,6 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from slaq.core.visible import visible
+
 #: Lines of one kind and one user that are written in one period, and its seconds.
 MOST_LINES, PERIOD = 120, 60.0
 #: Kinds that are counted apart; all further ones count as one.
@@ -137,15 +139,12 @@ class Text(logging.Formatter):
         given = [f"{name}={_shown(value)}" for name, value in _extra(record).items()]
         line = f"{moment} {record.levelname.lower():<7} {' '.join([record.getMessage(), *given])}"
         # Text that a user chose must not begin lines of its own, nor send codes to the terminal.
-        line = _printable(line).replace("\n", "\\n")
-        return f"{line}\n{_printable(self.formatException(record.exc_info))}" if record.exc_info else line
-
-
-def _printable(text: str) -> str:
-    """Return a text whose letters can be printed, and its line breaks; all else is written as an escape."""
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
-    )
+        line = visible(line)
+        return (
+            f"{line}\n{visible(self.formatException(record.exc_info), lines=True)}"
+            if record.exc_info
+            else line
+        )
 
 
 def _shown(value: object) -> str:

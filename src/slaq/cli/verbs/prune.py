@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, print_json, reaches
 
@@ -57,7 +58,7 @@ def command(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {_told(done)}")
+        say(f"{'would remove' if dry_run else 'removed'} {_told(done)}")
 
 
 def _confirm(found: dict[str, Any]) -> None:
