@@ -120,10 +120,13 @@ def test_defect_is_one_sentence_that_points_to_debug(failure: list[BaseException
     assert "--debug" in result.stderr
 
 
-def test_debug_lets_the_traceback_through(failure: list[BaseException]) -> None:
-    """With --debug the exception itself reaches the top."""
-    failure.append(SlaqError("the workload is empty"))
-    assert fail("--debug").exception is failure[0]
+def test_debug_shows_the_traceback(failure: list[BaseException]) -> None:
+    """With --debug the whole traceback is shown, without what a terminal obeys."""
+    failure.append(SlaqError("the workload is \x1b[2Jempty"))
+    result = fail("--debug")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Traceback (most recent call last)")
+    assert result.stderr.endswith("SlaqError: the workload is \\x1b[2Jempty\n")
 
 
 def test_interrupt_exits_like_a_signal(failure: list[BaseException]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -9,7 +10,9 @@ import click
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
+from slaq.cli.display.say import say
 from slaq.core.errors import SlaqError, UnknownNameError, UnreachableError
+from slaq.core.visible import visible
 
 #: Each verb with its module, which exports `command`, and its line in `slaq --help`. The line is repeated
 #: here, so that help and completion import no verb and therefore no NumPy.
@@ -52,7 +55,7 @@ class Failure(click.ClickException):
 
     @override
     def show(self, file: Any = None) -> None:
-        click.echo(f"slaq: {self.message}", file=file, err=True)
+        say(f"slaq: {self.message}", file=file, err=True)
 
 
 class Unreachable(Failure):
@@ -105,7 +108,10 @@ class VerbGroup(click.Group):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, because a closed pipe is caught below
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            error.message = visible(error.message, lines=True)  # type: ignore[misc]
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
             _silence_stdout()
@@ -114,7 +120,8 @@ class VerbGroup(click.Group):
             ctx.exit(INTERRUPTED)
         except Exception as error:
             if ctx.params["debug"]:
-                raise
+                say(traceback.format_exc(), err=True, nl=False)
+                ctx.exit(1)
             _fail(error)
         return result
 

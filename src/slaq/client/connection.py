@@ -71,6 +71,9 @@ class Connection:
                 response = client.request(method, path, **request)
             except (httpx.ConnectError, httpx.ConnectTimeout, OSError) as error:
                 self._there = False
+                if isinstance(error, BlockingIOError):
+                    # The service listens, and others wait in front of it.
+                    tries.grant(CONNECT_SECONDS)
                 tries.next(UnreachableError(self.place.address, _reason(error)))
             except httpx.TransportError as error:
                 self._there = False

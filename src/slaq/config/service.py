@@ -89,6 +89,7 @@ class ServiceSettings:
     admins: tuple[str, ...] = ()
     max_request_bytes: int = 4 * 2**20
     requests_per_second: float = 200.0
+    connections_per_user: int = 128
     max_jobs_active: int = 10_000
     #: None for no end.
     retention_days: float | None = None
@@ -247,6 +248,7 @@ class _Reader:
             "requests_per_second": section.number(
                 "requests_per_second", above=0.0, wanted="a number above 0"
             ),
+            "connections_per_user": section.whole("connections_per_user", least=1),
             "max_jobs_active": section.whole("max_jobs_active", least=1),
             "retention_days": section.number("retention_days", above=0.0, wanted="a number of days above 0"),
             "keep_decisions": section.whole("keep_decisions", least=1),

@@ -96,7 +96,13 @@ class LiveJobs:
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
                 self._ends[event.job_id] = event
                 self.counts.ended[event.state] += 1
-                about = {"job": event.job_id, "state": str(event.state), "reason": event.reason}
+                owner = self.jobs[event.job_id].row.owner
+                about = {
+                    "job": event.job_id,
+                    "owner": owner,
+                    "state": str(event.state),
+                    "reason": event.reason,
+                }
                 _log.info("job ended", extra=about)
 
     def decide(self, decision: Decision, prospects: Mapping[str, Prospect]) -> list[tuple[str, float]]:

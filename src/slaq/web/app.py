@@ -16,6 +16,7 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
 from slaq.web import PREFIX, cluster_routes, events, history_routes, job_routes, problems, responses
+from slaq.web.connections import Places
 from slaq.web.counts import RequestCounts
 from slaq.web.dependencies import Serving, Who, no_strange_query
 from slaq.web.document import openapi_of
@@ -32,7 +33,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(service: Service, settings: ServiceSettings) -> Gate:
+def make_app(service: Service, settings: ServiceSettings, places: Places) -> Gate:
     """Return the whole application, with the gate that every request passes first."""
     counts = RequestCounts()
     app = FastAPI(
@@ -49,6 +50,7 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
     app.state.home = settings.home
     app.state.counts = counts
     app.state.streams = Counter()
+    app.state.asking = Counter()
     app.state.replays = anyio.CapacityLimiter(cluster_routes.REPLAYS)
     app.add_exception_handler(SlaqError, problems.on_slaq_error)
     app.add_exception_handler(Exception, problems.on_defect)
@@ -57,7 +59,7 @@ def make_app(service: Service, settings: ServiceSettings) -> Gate:
     for router in (job_routes.router, history_routes.router, cluster_routes.router, events.router):
         app.include_router(router, prefix=PREFIX)
     _add_probes(app)
-    return Gate(app, settings, counts)
+    return Gate(app, settings, counts, places)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path as FilePath
@@ -25,8 +26,8 @@ router = APIRouter()
 
 #: Replays of the cluster at a time; they take a core each, and the jobs need the cores.
 REPLAYS = 1
-#: Replays that may wait for it.
-WAITING = 8
+#: Replays of one user that run or wait, so that nobody's questions keep others from asking; and seconds to wait.
+ASKED, ASK_AGAIN = 1, 5.0
 SQLITE = "application/vnd.sqlite3"
 #: What the folder of a copy that is being sent begins with.
 DRAFT = "backup-"
@@ -82,10 +83,17 @@ def show_decision(epoch: Annotated[int, Path(ge=0, lt=2**53)], service: Serving,
 async def ask_whatif(request: Request, body: WhatIfBody, service: Serving, who: Who) -> Response:
     """Replay the present cluster forward under another policy or capacity, with the simulator."""
     replays: anyio.CapacityLimiter = request.app.state.replays
-    if replays.statistics().tasks_waiting >= WAITING:
-        raise RateError(5.0)
+    asking: Counter[str] = request.app.state.asking
+    if asking[who.user] >= ASKED:
+        raise RateError(ASK_AGAIN)
     asked = partial(service.whatif, who, **body.model_dump())
-    found = await anyio.to_thread.run_sync(asked, limiter=replays)
+    asking[who.user] += 1
+    try:
+        found = await anyio.to_thread.run_sync(asked, limiter=replays)
+    finally:
+        asking[who.user] -= 1
+        if not asking[who.user]:
+            del asking[who.user]
     return reply(responses.ANYTHING, found)
 
 

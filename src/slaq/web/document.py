@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from slaq import __version__
 from slaq.web import responses
+from slaq.web.connections import Places
 
 
 def openapi_of(app: FastAPI) -> Mapping[str, Any]:
@@ -45,7 +46,8 @@ def written() -> str:
     from slaq.web.app import make_app
 
     nowhere = Path("/nowhere")
-    gate = make_app(object.__new__(Service), ServiceSettings(home=nowhere, listen=nowhere / "slaq.sock"))
+    settings = ServiceSettings(home=nowhere, listen=nowhere / "slaq.sock")
+    gate = make_app(object.__new__(Service), settings, Places(1, lambda: 1))
     assert isinstance(gate.app, FastAPI)
     return json.dumps(openapi_of(gate.app), indent=2, ensure_ascii=False) + "\n"
 

@@ -19,8 +19,8 @@ from slaq.web.responses import refusals
 
 router = APIRouter(tags=["events"])
 
-#: Streams that one user may follow at a time: each holds a connection open.
-STREAMS = 200
+#: Streams that one user may follow at a time: each holds a connection open, and others have to be left.
+STREAMS = 64
 _STREAM: dict[int | str, Any] = {
     200: {
         "description": "Events: `id` is the notice's number, `event` its kind, `data` the notice as JSON.",

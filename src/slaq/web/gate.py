@@ -1,19 +1,22 @@
 """The gate in front of the application: it checks who asks, how often, how much is sent, and to which host."""
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slaq.config.service import ServiceSettings
-from slaq.core.errors import RateError, RequestError, SlaqError
+from slaq.core.errors import LimitError, RateError, RequestError, SlaqError
 from slaq.service.records import Identity
 from slaq.web import PREFIX
+from slaq.web.connections import Places
 from slaq.web.counts import RequestCounts
 from slaq.web.identity import Identities
 from slaq.web.problems import problem_response
@@ -22,8 +25,11 @@ from slaq.web.rates import Rates
 _log = logging.getLogger(__name__)
 #: Open to anyone who can connect: they only say that the service is there.
 PROBES = frozenset({"/healthz", "/readyz"})
-#: Seconds within which the body of a request must have arrived.
-BODY_SECONDS = 60.0
+#: Seconds within which the body of a request must have arrived, and seconds in which something of it must.
+BODY_SECONDS, SILENT_SECONDS = 60.0, 10.0
+#: Requests of one user that are answered at a time; further ones wait. A stream of events does not count.
+AT_A_TIME = 8
+STREAM = f"{PREFIX}/events"
 #: Seconds' worth of a user's requests that may come at once.
 BURST_SECONDS = 2.0
 _HEADERS = {
@@ -40,9 +46,13 @@ class Gate:
     The asker is identified before any route is looked for, so that no route can forget to do it.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, counts: RequestCounts) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServiceSettings, counts: RequestCounts, places: Places
+    ) -> None:
         self.app = app
         self.counts = counts
+        self._places = places
+        self._turns: dict[str, _Turns] = {}
         self.settings = settings
         self.identities = Identities(settings.tokens, settings.admins)
         self._rates = _rates_of(settings)
@@ -56,7 +66,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # there are no websockets, and nothing to do at start and stop
-        reply = _Reply(send)
+        reply = _Reply(send, unread=_has_body(Headers(scope=scope)))
         began = time.monotonic()
         try:
             await self._pass(scope, receive, reply)
@@ -71,18 +81,26 @@ class Gate:
         finally:
             self._note(scope, reply.status, time.monotonic() - began)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         headers = Headers(scope=scope)
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         if state.get("peer") is None:
             self._check_host(scope, headers)
-        if scope["path"] not in PROBES:
-            state["who"] = self._identify(scope, headers)
-            seconds = self._rates.wait(state["who"].user)
-            if seconds:
-                raise RateError(seconds)
+        if scope["path"] in PROBES:
+            # Whoever asks is not known, so nothing is waited for.
+            await self.app(scope, _replayed(b"", receive), reply)
+            return
+        who = state["who"] = self._identify(scope, headers)
+        seconds = self._rates.wait(who.user)
+        if seconds:
+            raise RateError(seconds)
         body = await self._body(headers, receive)
-        await self.app(scope, _replayed(body, receive), send)
+        reply.unread = False
+        if scope["path"] == STREAM:
+            await self.app(scope, _replayed(body, receive), reply)
+            return
+        async with self._turn(who.user):
+            await self.app(scope, _replayed(body, receive), reply)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity:
         peer = scope["state"].get("peer")
@@ -90,7 +108,27 @@ class Gate:
             return self.identities.of_peer(peer)
         # Wrong tokens are not counted: guessing one is hopeless, refusing a guess costs next to nothing, and a
         # limit would lock out everyone behind the same address.
-        return self.identities.of_header(headers.get("authorization"))
+        who = self.identities.of_header(headers.get("authorization"))
+        place = scope["state"].get("place")
+        if place is not None and not self._places.move(place, ("user", who.user), admin=who.admin):
+            error = LimitError(
+                f"{who.user} has as many connections open as a user may have", "close some of them"
+            )
+            raise _RefusalError(error, 429)
+        return who
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, user: str) -> AsyncIterator[None]:
+        """Wait until fewer than AT_A_TIME requests of a user are being answered."""
+        turns = self._turns.setdefault(user, _Turns())
+        turns.wanted += 1
+        try:
+            async with turns.free:
+                yield
+        finally:
+            turns.wanted -= 1
+            if not turns.wanted:
+                del self._turns[user]
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         """Refuse, on loopback, host names of other machines: a web page may have rebound its name to this one."""
@@ -113,7 +151,8 @@ class Gate:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while True:
-                    message = await receive()
+                    async with asyncio.timeout(SILENT_SECONDS):
+                        message = await receive()
                     if message["type"] != "http.request":
                         raise _RefusalError(RequestError("the request was cut short"), 400)
                     parts += message.get("body", b"")
@@ -122,7 +161,10 @@ class Gate:
                     if not message.get("more_body", False):
                         return bytes(parts)
         except TimeoutError:
-            error = RequestError(f"the request was not sent within {BODY_SECONDS:.0f} seconds")
+            error = RequestError(
+                f"the request was not sent within {BODY_SECONDS:.0f} seconds, or nothing of it came for "
+                f"{SILENT_SECONDS:.0f}; send it faster, or in smaller parts"
+            )
             raise _RefusalError(error, 408) from None
 
     def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
@@ -155,12 +197,22 @@ class _RefusalError(Exception):
         await self._response(scope, receive, send)
 
 
+@dataclass(slots=True)
+class _Turns:
+    """The requests of one user that are being answered or wait for that."""
+
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
+    wanted: int = 0
+
+
 class _Reply:
     """Adds the security headers to a response, and keeps its status."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, unread: bool) -> None:
         self._send = send
         self.status: int | None = None
+        #: Whether there is a body that was not read: then the connection ends, since nobody waits for the body.
+        self.unread = unread
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -168,6 +220,8 @@ class _Reply:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers[name] = value
+            if self.unread:
+                headers["Connection"] = "close"
         await self._send(message)
 
 
@@ -187,6 +241,10 @@ def _replayed(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 def _rates_of(settings: ServiceSettings) -> Rates:

@@ -1,6 +1,7 @@
 """Identifies who asks: the Unix user at the other end of a socket, or the user of a token."""
 
 import contextlib
+import errno
 import logging
 import os
 import pwd
@@ -59,6 +60,8 @@ class Identities:
             # A file that cannot be read may be meant to revoke a token, so no token counts.
             self._tokens = []
             _log.error("tokens file refused", extra={"reason": str(error)})
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                return  # the next request reads it again, and may find a descriptor
         self._stamp = stamp
 
 

@@ -1,12 +1,23 @@
-"""How the service logs: one line for each event, as text or as JSON."""
+"""How the service logs: one line for each event, as text or as JSON, and no flood of events of one kind."""
 
 import json
 import logging
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
+
+from slaq.core.visible import visible
+
+#: Lines of one kind and one user that are written in one period, and its seconds.
+MOST_LINES, PERIOD = 120, 60.0
+#: Kinds that are counted apart; all further ones count as one.
+MOST_KINDS = 1000
+#: Letters of one value in a text line.
+LONGEST_VALUE = 2000
 
 #: The attributes of every record; any other was given as `extra`.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
@@ -14,7 +25,7 @@ _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 
 def configure_logs(form: str, level: str) -> None:
     """Write every log record of at least this level to standard error in this form."""
-    out = logging.StreamHandler(sys.stderr)
+    out = Handler()
     out.setFormatter(JsonLines() if form == "json" else Text())
     root = logging.getLogger()
     for other in list(root.handlers):
@@ -32,6 +43,70 @@ def configure_logs(form: str, level: str) -> None:
 def set_level(level: str) -> None:
     """Set the minimum log level."""
     logging.getLogger().setLevel(level.upper())
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The lines of one kind in the present period."""
+
+    began: float
+    written: int = 0
+    left_out: int = 0
+
+
+class Handler(logging.StreamHandler[Any]):
+    """Writes to standard error: so many lines a minute of each kind and user, and later how many more came."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(sys.stderr)
+        self._clock = clock
+        self._kinds: dict[tuple[str, ...], _Kind] = {}
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.tell_left_out()
+        kind = _kind_of(record)
+        if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            kind = ("everything else",)
+        lines = self._kinds.setdefault(kind, _Kind(self._clock()))
+        if lines.written < MOST_LINES:
+            lines.written += 1
+            super().emit(record)
+        else:
+            lines.left_out += 1
+
+    def tell_left_out(self) -> None:
+        """Write how many lines were left out in periods that are over."""
+        now = self._clock()
+        self.acquire()
+        try:
+            over = [kind for kind, lines in self._kinds.items() if now - lines.began >= PERIOD]
+            for kind in over:
+                lines = self._kinds.pop(kind)
+                if lines.left_out:
+                    told = {
+                        "count": lines.left_out,
+                        "seconds": round(now - lines.began),
+                        "like": ", ".join(kind),
+                    }
+                    about = {"name": __name__, "levelname": "WARNING", "msg": "lines left out", **told}
+                    super().emit(logging.makeLogRecord(about))
+        finally:
+            self.release()
+
+
+def tell_left_out() -> None:
+    """Write how many lines the service's log has left out lately."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Handler):
+            handler.tell_left_out()
+
+
+def _kind_of(record: logging.LogRecord) -> tuple[str, ...]:
+    """Return what makes records alike: where they come from, what they say first, and about whom."""
+    extra = vars(record)
+    whose = (str(extra[name]) for name in ("user", "owner", "uid", "address") if extra.get(name) is not None)
+    return record.name, record.levelname.lower(), str(record.msg).partition("\n")[0][:80], *whose
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
@@ -64,12 +139,16 @@ class Text(logging.Formatter):
         given = [f"{name}={_shown(value)}" for name, value in _extra(record).items()]
         line = f"{moment} {record.levelname.lower():<7} {' '.join([record.getMessage(), *given])}"
         # Text that a user chose must not begin lines of its own, nor send codes to the terminal.
-        line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = visible(line)
+        return (
+            f"{line}\n{visible(self.formatException(record.exc_info), lines=True)}"
+            if record.exc_info
+            else line
+        )
 
 
 def _shown(value: object) -> str:
-    text = str(value)
+    text = str(value)[:LONGEST_VALUE]
     return (
         json.dumps(text) if not text or any(letter.isspace() or letter in '"=' for letter in text) else text
     )

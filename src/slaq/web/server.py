@@ -8,6 +8,8 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
 from typing_extensions import override
@@ -18,15 +20,16 @@ from slaq.core.errors import SlaqError
 from slaq.service.service import Service
 from slaq.web.app import make_app
 from slaq.web.cluster_routes import clear_drafts
+from slaq.web.connections import Places, most_connections
 from slaq.web.gate import Gate
-from slaq.web.logs import configure_logs, set_level
+from slaq.web.logs import configure_logs, set_level, tell_left_out
 from slaq.web.notify import notify, notify_reloading
-from slaq.web.protocol import PeerProtocol
-from slaq.web.sockets import load_certificate, tcp_socket, tls_context, unix_socket
+from slaq.web.protocol import HEAD_SECONDS, PeerProtocol
+from slaq.web.sockets import BACKLOG, Listener, load_certificate, tcp_socket, tls_context, unix_socket
 
 _log = logging.getLogger(__name__)
-#: Connections at once, of all users; further ones are told to come back.
-CONNECTIONS = 4096
+#: Seconds between two looks for log lines that were left out.
+LOG_SECONDS = 10.0
 #: Seconds that running requests have to end once the service stops.
 LAST_REQUESTS = 5.0
 KEEP_ALIVE = 75
@@ -52,6 +55,31 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen as uvicorn does, but give a TLS handshake no longer than the head of a request."""
+        await self.lifespan.startup()
+        loop, config = asyncio.get_running_loop(), self.config
+        protocol: Any = config.http_protocol_class
+        connected = partial(
+            protocol, config=config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        patience = None if config.ssl is None else HEAD_SECONDS
+        self.servers = [
+            await loop.create_server(
+                connected, sock=one, backlog=BACKLOG, ssl=config.ssl, ssl_handshake_timeout=patience
+            )
+            for one in sockets or []
+        ]
+        self.started = True
+
+
+async def _remind() -> None:
+    """Tell of log lines that were left out, also where no further line comes."""
+    while True:
+        await asyncio.sleep(LOG_SECONDS)
+        tell_left_out()
+
 
 class RunningServer:
     """A service that answers."""
@@ -63,13 +91,15 @@ class RunningServer:
         self.settings = settings
         self._reread = reread
         self._tls = tls_context(settings) if settings.tcp is not None else None
-        self.gate: Gate = make_app(service, settings)
+        self.places = Places(most_connections(), lambda: self.settings.connections_per_user)
+        self.gate: Gate = make_app(service, settings, self.places)
         clear_drafts(settings.home)
-        self._unix = unix_socket(settings.listen, settings.group)
+        self._unix = Listener(unix_socket(settings.listen, settings.group), self.places)
         self._identity = os.stat(settings.listen).st_ino
         self._tcp: socket.socket | None = None
         try:
-            self._tcp = None if settings.tcp is None else tcp_socket(settings.tcp)
+            if settings.tcp is not None:
+                self._tcp = Listener(tcp_socket(settings.tcp), self.places, tls=self._tls is not None)
         except BaseException:
             self._unix.close()
             settings.listen.unlink(missing_ok=True)
@@ -89,6 +119,7 @@ class RunningServer:
         served = [(self._unix, None), *([(self._tcp, self._tls)] if self._tcp is not None else [])]
         self._servers = [_Server(self._config(tls)) for _, tls in served]
         with self._signals(loop):
+            reminding = asyncio.create_task(_remind())
             tasks = [
                 asyncio.create_task(server.serve([listener]))
                 for server, (listener, _) in zip(self._servers, served, strict=True)
@@ -100,6 +131,7 @@ class RunningServer:
                     started(self)
                 await asyncio.gather(*tasks)
             finally:
+                reminding.cancel()
                 notify("STOPPING=1")
                 await asyncio.to_thread(self._close)
 
@@ -114,7 +146,7 @@ class RunningServer:
     def _config(self, tls: ssl.SSLContext | None) -> uvicorn.Config:
         config = uvicorn.Config(
             self.gate,
-            http=PeerProtocol,
+            http=partial(PeerProtocol, self.places),  # type: ignore[arg-type]
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -122,7 +154,6 @@ class RunningServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=int(LAST_REQUESTS),
         )

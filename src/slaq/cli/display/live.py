@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Protocol
 
-import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -15,6 +14,8 @@ from rich.text import Text
 from typing_extensions import override
 
 from slaq.cli.batch import Moment, Row
+from slaq.cli.display.say import say
+from slaq.cli.display.terminal import PlainConsole, cell
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.job import JobState
 
@@ -77,7 +78,7 @@ class EventLines(View):
     def show(self, moment: Moment) -> None:
         if moment.stopping and not self._stopping:
             self._stopping = True
-            click.echo(f"{moment.seconds:8.1f} s  {STOPPING}", err=True)
+            say(f"{moment.seconds:8.1f} s  {STOPPING}", err=True)
         for row in moment.rows:
             if row.state is JobState.QUEUED:
                 if row.reason not in ("", NOT_REVIEWED):
@@ -101,7 +102,7 @@ class EventLines(View):
     def _tell(self, moment: Moment, row: Row, event: str, text: str) -> None:
         if (row.name, event) not in self._told:
             self._told.add((row.name, event))
-            click.echo(f"{moment.seconds:8.1f} s  {row.name}: {text}", err=True)
+            say(f"{moment.seconds:8.1f} s  {row.name}: {text}", err=True)
 
 
 class LiveTable(View):
@@ -122,14 +123,14 @@ class LiveTable(View):
 @contextmanager
 def view(heading: str, *, quiet: bool) -> Iterator[View]:
     """Yield the view that suits stderr: none if quiet, a table on a terminal, else lines."""
-    console = Console(stderr=True, highlight=False)
+    console = PlainConsole(stderr=True)
     if quiet:
         yield Nothing()
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True, screen=False) as live:
             yield LiveTable(live, heading)
     else:
-        click.echo(heading, err=True)
+        say(heading, err=True)
         yield EventLines()
 
 
@@ -146,7 +147,7 @@ def draw(moment: Moment, heading: str, *, width: int, height: int) -> Renderable
     table.add_column("losses", no_wrap=True, min_width=CURVE, max_width=_room(shown, width))
     for row in shown:
         cells = [row.name, row.kind] if width >= WIDE else [row.name]
-        table.add_row(*(Text(cell) for cell in cells), *_cells(row), style=_STYLES[row.state])
+        table.add_row(*(cell(text) for text in cells), *_cells(row), style=_STYLES[row.state])
     parts: list[RenderableType] = [Text(heading, style="bold", no_wrap=True, overflow="ellipsis"), table]
     hidden = len(moment.rows) - len(shown)
     if hidden:

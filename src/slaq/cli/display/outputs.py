@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from slaq.cli.display.say import say
 from slaq.core.errors import MissingExtraError
 from slaq.core.extras import needs
 
@@ -49,7 +50,7 @@ def output_path(ctx: click.Context, param: click.Parameter, path: Path | None) -
 
 def announce(kind: str, path: Path) -> None:
     """Print on stderr where a file was written; stdout holds only the result."""
-    click.echo(f"{kind}: {path}", err=True)
+    say(f"{kind}: {path}", err=True)
 
 
 def load_matplotlib() -> None:

@@ -1,10 +1,10 @@
 """Tables on stdout, and a progress bar on stderr if it is a terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -12,22 +12,48 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
+from typing_extensions import override
+
+from slaq.cli.display.say import say
+from slaq.core.visible import visible
 
 #: Width of tables if stdout is not a terminal.
 UNLIMITED = 10_000
 
 
+class PlainConsole(Console):
+    """A console that takes no text for markup, and writes control characters in text as escapes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    @override
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield segment._replace(text=visible(segment.text, lines=True))
+
+
+def cell(text: str, *, lines: bool = False, style: str = "") -> Text:
+    """Return a text for a table, as wide as it will be shown."""
+    return Text(visible(text, lines=lines), style=style)
+
+
 def show(table: Table) -> None:
     """Print the table on stdout; if that is not a terminal, as plain text of any width without trailing blanks."""
-    console = Console(highlight=False)
+    console = PlainConsole()
     if console.is_terminal:
         console.print(table)
         return
-    plain = Console(highlight=False, width=UNLIMITED, no_color=True)
+    plain = PlainConsole(width=UNLIMITED, no_color=True)
     with plain.capture() as captured:
         plain.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 @contextmanager
@@ -36,9 +62,9 @@ def progress(stages: int) -> Iterator[Callable[[str], Callable[[float], None]]]:
 
     Yields a function that begins a stage of the given name and returns the function to report its progress to.
     """
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from slaq.cli.display.say import say
 from slaq.core.errors import TokenError
+from slaq.core.visible import visible
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -67,7 +69,7 @@ def client_for(url: str | None, token_file: Path | None, patience: float = PATIE
 def _token_in(file: Path) -> str:
     token = file.read_text(encoding="utf-8").strip()
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        click.echo(f"slaq: other users can read the token in {file}; run: chmod 600 {file}", err=True)
+        say(f"slaq: other users can read the token in {file}; run: chmod 600 {file}", err=True)
     if not token or len(token.split()) != 1 or not token.isascii():
         raise TokenError(
             f"{file} does not hold a token", "write into it only what `slaq token create` printed"
@@ -84,7 +86,7 @@ def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -
         # A message would disturb the line that the user is typing.
         return []
     return [
-        CompletionItem(job["id"], help=f"{job['state']}, {job['summary']}")
+        CompletionItem(visible(job["id"]), help=visible(f"{job['state']}, {job['summary']}"))
         for job in jobs
         if job["id"].startswith(incomplete)
     ]
@@ -96,5 +98,5 @@ JOBS = click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_c
 
 
 def print_json(value: Any) -> None:
-    """Print a value as the documented JSON."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    """Print a value as the documented JSON, in ASCII that can be printed."""
+    say(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))

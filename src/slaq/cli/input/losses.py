@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.core.errors import SlaqError, UnknownNameError
 
 STDIN = "standard input"
@@ -32,7 +33,7 @@ def read_losses(path: str, column: str | None) -> list[float]:
     """
     source = STDIN if path == "-" else path
     if path == "-" and sys.stdin.isatty():
-        click.echo("Type or paste losses, then press Ctrl-D.", err=True)
+        say("Type or paste losses, then press Ctrl-D.", err=True)
     try:
         with click.open_file(path, encoding="utf-8-sig") as file:
             lines = file.read().splitlines()

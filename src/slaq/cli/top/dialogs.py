@@ -10,6 +10,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
+from slaq.core.visible import visible
+
 
 class ConfirmDialog(ModalScreen[bool]):
     """Asks for a yes or no."""
@@ -26,7 +28,7 @@ class ConfirmDialog(ModalScreen[bool]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
-            yield Static(self._text)
+            yield Static(Text(visible(self._text)))
             yield Static("[b]y[/b] yes   [b]n[/b] no", classes="keys")
 
 
@@ -43,7 +45,7 @@ class LineDialog(ModalScreen[str]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
-            yield Static(self._text)
+            yield Static(Text(visible(self._text)))
             yield Input(self._value, id="entry")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -63,6 +65,6 @@ class Page(ModalScreen[None]):
     @override
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box page"):
-            yield Static(Text(self._title, style="bold"))
-            yield Static(Text(self._text))
+            yield Static(Text(visible(self._title), style="bold"))
+            yield Static(Text(visible(self._text, lines=True)))
             yield Static("[b]esc[/b] back", classes="keys")

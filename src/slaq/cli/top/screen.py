@@ -11,6 +11,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
+from textual.notifications import SeverityLevel
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 from typing_extensions import override
@@ -19,6 +20,7 @@ from slaq.cli.display.job_columns import COLUMNS, ENDED, STYLES, Shown, suited
 from slaq.cli.display.spans import span
 from slaq.cli.top.dialogs import ConfirmDialog, LineDialog, Page
 from slaq.core.errors import SlaqError
+from slaq.core.visible import visible
 
 #: Width in characters of the bar that shows how much of its reduction a job has reached.
 BAR = 10
@@ -140,9 +142,13 @@ class Top(App[None]):
             self.call_from_thread(show)
             self._wake.wait(self._interval)
 
+    def _say(self, text: str, *, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+        """Show a message for some seconds."""
+        self.notify(visible(text), severity=severity, timeout=timeout, markup=False)
+
     def _trouble(self, text: str) -> None:
         if self._bar.is_attached:  # false while the screen closes
-            self._bar.update(Text(text))
+            self._bar.update(Text(visible(text)))
             self._bar.set_class(bool(text), "shown")
 
     def _take(self, state: ScreenState) -> None:
@@ -196,7 +202,11 @@ class Top(App[None]):
         styled = []
         for heading, cell in zip(headings, cells, strict=True):
             name = heading.rstrip(" ▲▼")
-            text = _bar(job["reduction"], cell) if name == "done" and cell != "–" else Text(cell, style=style)
+            text = (
+                _bar(job["reduction"], cell)
+                if name == "done" and cell != "–"
+                else Text(visible(cell), style=style)
+            )
             if COLUMNS[name].numeric and name != "done":
                 text.justify = "right"
             if cell in ("out of reach", "diverged"):
@@ -218,7 +228,7 @@ class Top(App[None]):
         ]
         if self._filter:
             parts.append(f"{shown} of {len(state.jobs)} match {self._filter!r}")
-        return Text.assemble(("slaq ", "bold"), "   ".join(parts))
+        return Text.assemble(("slaq ", "bold"), visible("   ".join(parts)))
 
     def _ordered(self, state: ScreenState) -> list[Shown]:
         jobs = [job for job in state.jobs if self._matches(job)]
@@ -285,7 +295,7 @@ class Top(App[None]):
     def action_ended(self) -> None:
         """Show or hide ended jobs."""
         self._ended = not self._ended
-        self.notify("ended jobs are shown" if self._ended else "only active jobs are shown")
+        self._say("ended jobs are shown" if self._ended else "only active jobs are shown")
         self._wake.set()
 
     def action_pause(self) -> None:
@@ -321,7 +331,7 @@ class Top(App[None]):
             try:
                 weight = float(text)
             except ValueError:
-                self.notify(f"{text!r} is not a number", severity="error")
+                self._say(f"{text!r} is not a number", severity="error")
                 return
             self._ask("weight", job_id, weight)
 
@@ -340,7 +350,7 @@ class Top(App[None]):
     def _active_choice(self) -> Shown | None:
         job = self._chosen()
         if job is not None and job["state"] in ENDED:
-            self.notify(f"{job['id']} has ended", severity="warning")
+            self._say(f"{job['id']} has ended", severity="warning")
             return None
         return job
 
@@ -352,10 +362,10 @@ class Top(App[None]):
             else:
                 self._feed.reweigh(job_id, weight)
         except SlaqError as error:
-            self.call_from_thread(self.notify, str(error), severity="error", timeout=8)
+            self.call_from_thread(self._say, str(error), severity="error", timeout=8)
         else:
             done = f"weight of {job_id}: {weight:g}" if weight is not None else f"{verb}: {job_id}"
-            self.call_from_thread(self.notify, done)
+            self.call_from_thread(self._say, done)
             self._wake.set()
 
     @work(thread=True, group="ask")
@@ -363,7 +373,7 @@ class Top(App[None]):
         try:
             text = self._feed.why(job_id)
         except SlaqError as error:
-            self.call_from_thread(self.notify, str(error), severity="error", timeout=8)
+            self.call_from_thread(self._say, str(error), severity="error", timeout=8)
             return
         self.call_from_thread(self.push_screen, Page(f"why {job_id}", text))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slaq.bootstrap import live_policy_names
+from slaq.cli.display.say import say
 
 if TYPE_CHECKING:
     from slaq.simulation.rehearsal import Rehearsal
@@ -70,7 +71,7 @@ def decide(
         result["reference_ms"] = round(1e3 * paper.seconds, 1)
         result["reference_scaled_from"] = {"fits": paper.fits, "units": paper.units}
     if as_json:
-        click.echo(json.dumps(result))
+        say(json.dumps(result))
         return
     _describe(result)
 
@@ -97,8 +98,9 @@ def _peak_memory_mb() -> float:
 
 
 def _describe(result: dict[str, object]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from slaq.cli.display.terminal import PlainConsole
 
     table = Table(
         title=f"One decision: {result['jobs']:,} jobs on {result['units']:,} units, {result['policy']}"
@@ -112,4 +114,4 @@ def _describe(result: dict[str, object]) -> None:
             "the paper's algorithm (large cases scaled from a sample)", f"{result['reference_ms']:,} ms"
         )
     table.add_row("peak memory", f"{result['peak_memory_mb']:,} MB")
-    Console().print(table)
+    PlainConsole().print(table)

@@ -23,13 +23,13 @@ def command(client: "Client", policy: str | None, as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import cell, show
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, text in _facts(view).items():
-        table.add_row(name, text)
+        table.add_row(name, cell(text))
     show(table)
 
 

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from slaq.cli.display.say import say
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -20,4 +22,4 @@ def command(ctx: click.Context, shell: str) -> None:
     completion = get_completion_class(shell)
     assert completion is not None, f"click does not support {shell}"
     root = ctx.find_root().command
-    click.echo(completion(root, {}, "slaq", "_SLAQ_COMPLETE").source())
+    say(completion(root, {}, "slaq", "_SLAQ_COMPLETE").source())

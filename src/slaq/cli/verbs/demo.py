@@ -10,6 +10,7 @@ import click
 
 from slaq.bootstrap import live_policy_names
 from slaq.cli.display.outputs import page_path, picture_path
+from slaq.cli.display.say import say
 from slaq.cli.input.finite import finite
 from slaq.core.errors import MissingExtraError
 
@@ -123,10 +124,10 @@ def command(
         runs = _train_here(policies, amount, seed, data, cores)
     comparison = Comparison(runs=measured(runs, EPOCH_SECONDS))
     if as_json:
-        click.echo(comparison.as_json())
+        say(comparison.as_json())
     else:
         comparison.print_table()
-        click.echo(f"\n{reading({name: run.outcome.as_json() for name, run in comparison.runs.items()})}\n")
+        say(f"\n{reading({name: run.outcome.as_json() for name, run in comparison.runs.items()})}\n")
     if plot is not None:
         comparison.write_plot(plot)
     if report is not None:
@@ -134,9 +135,9 @@ def command(
         typed = f"slaq demo --engine {engine} --jobs {amount.jobs} --seed {seed}"
         comparison.write_report(report, title=title, facts=_facts(amount, place, runs), command=typed)
     if plot is None and report is None:
-        click.echo(f"no picture and no page: {MissingExtraError('Matplotlib', 'plot')}", err=True)
+        say(f"no picture and no page: {MissingExtraError('Matplotlib', 'plot')}", err=True)
     if not as_json:
-        click.echo(_next_steps(), err=True)
+        say(_next_steps(), err=True)
 
 
 def _amount(engine: str, jobs: int | None, over: float | None, size: float, cores: int) -> "Amount":
@@ -182,11 +183,11 @@ def _train_here(
 
     real = {} if data is None else recorded_data(data)
     if data is not None:
-        click.echo(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
+        say(f"training on data from {data}: {', '.join(sorted(real)) or 'none found'}", err=True)
     if usable_kinds() != KINDS:
-        click.echo(f"LDA is left out: {MissingExtraError('SciPy', 'scipy')}", err=True)
+        say(f"LDA is left out: {MissingExtraError('SciPy', 'scipy')}", err=True)
     order = ", then under ".join(dict.fromkeys(policies))
-    click.echo(f"training {amount.jobs} jobs on {cores} cores under {order}", err=True)
+    say(f"training {amount.jobs} jobs on {cores} cores under {order}", err=True)
     planned = plan(amount, np.random.default_rng(seed), real)
     site = TrainingSite(cores=cores, epoch_seconds=EPOCH_SECONDS)
     with progress(stages=len(set(policies))) as begin:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slaq.cli.display.outputs import announce, picture_path
+from slaq.cli.display.say import say
 from slaq.cli.input.horizons import parse_horizons
 from slaq.cli.input.losses import read_losses
 from slaq.core.forecast import METHODS, Forecast, forecast
@@ -87,7 +88,7 @@ def command(
         save(forecast_picture(losses, result), plot)
         announce("picture", plot)
     if as_json:
-        click.echo(_json(losses, result, method))
+        say(_json(losses, result, method))
     else:
         _print_table(losses, result)
 
@@ -97,7 +98,7 @@ def _tell_ignored(ignored: Sequence[int], count: int) -> None:
         return
     places = ", ".join(str(place) for place in ignored[:NAMED])
     more = f" and {len(ignored) - NAMED} more" if len(ignored) > NAMED else ""
-    click.echo(
+    say(
         f"slaq: ignored {len(ignored)} of {count} losses that are not finite: index {places}{more}, counted from 0",
         err=True,
     )

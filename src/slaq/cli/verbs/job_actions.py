@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.input.connection_options import JOBS, JSON, print_json, reaches
 from slaq.core.errors import SlaqError
 
@@ -28,7 +29,7 @@ def acting(verb: str, text: str) -> click.Command:
                 if len(jobs) == 1:
                     raise
                 # Report the error and go on with the other jobs.
-                click.echo(f"slaq: {error}", err=True)
+                say(f"slaq: {error}", err=True)
                 failed = True
         if as_json:
             print_json(views)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, print_json, reaches
 
@@ -74,7 +75,7 @@ def command(
         print_json(jobs)
     elif quiet:
         for job in jobs:
-            click.echo(job["id"])
+            say(job["id"])
     else:
         _print_table(jobs, suited(jobs), now)
 
@@ -90,18 +91,17 @@ def _asked(states: tuple[str, ...], *, active: bool) -> tuple[str, ...] | None:
 
 def _print_table(jobs: list[dict[str, Any]], columns: Any, now: float) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     from slaq.cli.display.job_columns import STYLES
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import cell, show
 
     if not jobs:
-        click.echo("no jobs", err=True)
+        say("no jobs", err=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.name, justify="right" if column.numeric else "left", no_wrap=True)
     for job in jobs:
-        cells = (Text(column.text(job, now)) for column in columns)
+        cells = (cell(column.text(job, now)) for column in columns)
         table.add_row(*cells, style=STYLES.get(job["state"], ""))
     show(table)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, print_json, reaches
 
@@ -57,9 +58,9 @@ def command(
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {_told(done)}")
+        say(f"{'would remove' if dry_run else 'removed'} {_told(done)}")
     for job, reason in done.get("left", {}).items():
-        click.echo(f"slaq: the folder of {job} is not deleted yet: {reason}", err=True)
+        say(f"slaq: the folder of {job} is not deleted yet: {reason}", err=True)
 
 
 def _confirm(found: dict[str, Any]) -> None:

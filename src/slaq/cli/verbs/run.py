@@ -15,6 +15,7 @@ import click
 
 from slaq.bootstrap import jobs_vocabulary, live_policy_names
 from slaq.cli.display.outputs import load_matplotlib, page_path
+from slaq.cli.display.say import say
 from slaq.cli.input.option_types import click_option
 from slaq.jobs.options import CLUSTER
 
@@ -111,9 +112,9 @@ def command(
 def _tell_sound(jobs_file: "JobsFile", *, as_json: bool) -> None:
     if as_json:
         jobs = [{"id": job.name, "algorithm": job.kind, "arrival": job.arrival} for job in jobs_file.jobs]
-        click.echo(json.dumps({"file": str(jobs_file.path), "jobs": jobs}, indent=2))
+        say(json.dumps({"file": str(jobs_file.path), "jobs": jobs}, indent=2))
     else:
-        click.echo(f"{jobs_file.path}: {_jobs(len(jobs_file.jobs))}, no mistakes")
+        say(f"{jobs_file.path}: {_jobs(len(jobs_file.jobs))}, no mistakes")
 
 
 def _fresh_folder(file: Path) -> Path:
@@ -151,7 +152,7 @@ def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: b
     text = json.dumps(summary, indent=2, allow_nan=False)
     (said.results / "summary.json").write_text(f"{text}\n", encoding="utf-8")
     if as_json:
-        click.echo(text)
+        say(text)
     else:
         _print_table(batch)
     if said.report is not None:
@@ -249,12 +250,10 @@ def _summary(
 
 
 def _print_table(batch: "Batch") -> None:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from slaq.cli.display.live import number
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import PlainConsole, cell, show
 
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "job": lambda facts: facts["id"],
@@ -268,7 +267,7 @@ def _print_table(batch: "Batch") -> None:
         "kept": lambda facts: facts["result"] or "–",
     }
     # Where there is a terminal to fit, long names give way to the numbers.
-    console, longest = Console(), None
+    console, longest = PlainConsole(), None
     if console.is_terminal:
         if console.width < NARROW:
             del columns["algorithm"], columns["first loss"]
@@ -286,7 +285,7 @@ def _print_table(batch: "Batch") -> None:
         )
     for entry in batch.entries:
         facts = entry.as_json()
-        table.add_row(*(Text(cell(facts)) for cell in columns.values()))
+        table.add_row(*(cell(column(facts)) for column in columns.values()))
     show(table)
 
 
@@ -322,18 +321,18 @@ def _tell_end(batch: "Batch", results: Path, *, interrupted: bool) -> None:
     """Say on stderr what was kept where, and why jobs failed."""
     failed = [entry for entry in batch.entries if entry.state == "failed"]
     for entry in failed:
-        click.echo(f"slaq: job {entry.table.name!r} failed: {_last_line(entry)}", err=True)
+        say(f"slaq: job {entry.table.name!r} failed: {_last_line(entry)}", err=True)
     for entry in batch.entries:
         if entry.kept is not None and entry.kept.problem:
-            click.echo(f"slaq: job {entry.table.name!r}: {entry.kept.problem}", err=True)
+            say(f"slaq: job {entry.table.name!r}: {entry.kept.problem}", err=True)
     if interrupted:
         done = sum(entry.state == "completed" for entry in batch.entries)
-        click.echo(f"slaq: stopped; {done} of {_jobs(len(batch.entries))} had completed", err=True)
+        say(f"slaq: stopped; {done} of {_jobs(len(batch.entries))} had completed", err=True)
         for entry in batch.entries:
             if entry.state == "cancelled":
                 kept = "nothing" if entry.kept is None else entry.kept.text
-                click.echo(f"  kept of {entry.table.name}: {kept}", err=True)
-    click.echo(f"results: {results}", err=True)
+                say(f"  kept of {entry.table.name}: {kept}", err=True)
+    say(f"results: {results}", err=True)
 
 
 def _last_line(entry: "Entry") -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from slaq.cli.display.say import say
 from slaq.config.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -86,18 +87,18 @@ def sources(ctx: click.Context) -> "SettingsSources":
 
 def _show(settings: Any) -> None:
     source = "no file" if settings.config is None else str(settings.config)
-    click.echo(f"the settings have no mistakes ({source})")
+    say(f"the settings have no mistakes ({source})")
     for name in SETTINGS:
         value = getattr(settings, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
-        click.echo(f"  {name} = {'–' if value in (None, ()) else shown}")
+        say(f"  {name} = {'–' if value in (None, ()) else shown}")
     for user, limits in {"everyone else": settings.defaults, **settings.users}.items():
         most = (
             _most(limits.max_jobs, "jobs"),
             _most(limits.max_running, "running jobs"),
             _most(limits.max_cores, "cores"),
         )
-        click.echo(f"  {user}: weight {limits.weight:g}, {', '.join(most)}")
+        say(f"  {user}: weight {limits.weight:g}, {', '.join(most)}")
 
 
 def _most(limit: float | None, what: str) -> str:

@@ -35,16 +35,15 @@ def command(client: "Client", job: str, as_json: bool) -> None:
         print_json({**view, "submission": submission})
         return
     from rich.table import Table
-    from rich.text import Text
 
     from slaq.cli.display.live import sparkline
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import cell, show
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, text in _facts(view, submission or {}, time.time()):
-        table.add_row(name, Text(text))
+        table.add_row(name, cell(text, lines=True))
     losses = [one["loss"] for one in client.observations(job, limit=LOSSES)]
     if losses:
         table.add_row("losses", sparkline([float("nan") if loss is None else loss for loss in losses], WIDTH))

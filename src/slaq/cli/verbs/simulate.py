@@ -9,6 +9,7 @@ import click
 
 from slaq.bootstrap import FORECASTERS, policy_names
 from slaq.cli.display.outputs import page_path, picture_path
+from slaq.cli.display.say import say
 from slaq.cli.input.finite import finite
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def command(
         options |= {} if nodes is None else {"nodes": nodes}
         _write_report(report, comparison, jobs=len(jobs), workload=workload, facts=facts, options=options)
     if as_json:
-        click.echo(comparison.as_json())
+        say(comparison.as_json())
     else:
         comparison.print_table()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from typing_extensions import override
 
+from slaq.cli.display.say import say
 from slaq.cli.input.connection_options import client_for, print_json
 from slaq.cli.input.submit_options import submit_options
 from slaq.core.errors import JobOptionError, UnknownNameError
@@ -136,7 +137,7 @@ class _Typed:
             file = Path(self.words[0])
             if submissions.has_cluster_table(file):
                 told = "[cluster] is for `slaq run`: the service has settings of its own"
-                click.echo(f"slaq: {told}", err=True)
+                say(f"slaq: {told}", err=True)
             sent = submissions.file_submissions(file, options, local=local)
         return [submission.checked() for submission in sent]
 
@@ -151,7 +152,7 @@ def _send(client: "Client", submissions: "list[Submission]", *, as_json: bool) -
             ids.append(client.send(submission.waiting_for(named)).id)
             named[submission.options.get("name")] = ids[-1]
             if not as_json:
-                click.echo(ids[-1])
+                say(ids[-1])
     finally:
         if as_json:
             print_json([client.show_job(job_id) for job_id in ids])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, print_json
 
@@ -62,7 +63,7 @@ def create(
     until = None if expires is None else time.time() + expires
     token = Token(name=name, user=user or name, sha256="", admin=admin, expires=until)
     if output is None:
-        click.echo(make_token(path, token))
+        say(make_token(path, token))
         return
     # Open the file first: a token that cannot be written would be lost.
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -74,7 +75,7 @@ def create(
         raise
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{secret}\n")
-    click.echo(f"token: {output}", err=True)
+    say(f"token: {output}", err=True)
 
 
 @command.command("ls")

@@ -71,7 +71,7 @@ def set_user(client: "Client", user: str, as_json: bool, **limits: Any) -> None:
 def _print_table(users: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import cell, show
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("user")
@@ -84,5 +84,7 @@ def _print_table(users: list[dict[str, Any]]) -> None:
             "–" if user[key] is None else f"{user[key]:g}" for key in ("max_jobs", "max_running", "max_cores")
         )
         held = f"{user['cores']:.2f}"
-        table.add_row(user["user"], f"{user['weight']:g}", *counts, most_jobs, most_running, held, most_cores)
+        table.add_row(
+            cell(user["user"]), f"{user['weight']:g}", *counts, most_jobs, most_running, held, most_cores
+        )
     show(table)

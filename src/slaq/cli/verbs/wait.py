@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JOBS, JSON, LONG_PATIENCE, print_json, reaching
 from slaq.cli.input.finite import finite
@@ -69,7 +70,7 @@ def command(
         print_json(views)
     for view, outcome in zip(views, outcomes, strict=True):
         if status and outcome != "reached":
-            click.echo(f"slaq: {_told(view, reduction)}", err=True)
+            say(f"slaq: {_told(view, reduction)}", err=True)
     ctx.exit(status)
 
 

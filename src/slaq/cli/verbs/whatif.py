@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.job_columns import number
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN, span
 from slaq.cli.input.connection_options import JSON, print_json, reaches
 
@@ -60,9 +61,8 @@ def command(
 
 def _print_tables(replays: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from slaq.cli.display.terminal import show
+    from slaq.cli.display.terminal import cell, show
 
     jobs = Table(box=None, pad_edge=False, header_style="bold")
     jobs.add_column("job", no_wrap=True)
@@ -75,10 +75,10 @@ def _print_tables(replays: Sequence[dict[str, Any]]) -> None:
             *(_ahead(row["seconds_to_95"], row) for row in rows),
             *(f"{100 * row['reduction']:.0f}%" for row in rows),
         ]
-        jobs.add_row(Text(rows[0]["id"]), *cells)
+        jobs.add_row(cell(rows[0]["id"]), *cells)
     if jobs.row_count:
         show(jobs)
-        click.echo()
+        say()
     totals = Table(box=None, pad_edge=False, header_style="bold")
     totals.add_column(f"within {span(replays[0]['horizon'])}")
     for replay in replays:

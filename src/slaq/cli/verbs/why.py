@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slaq.cli.display.say import say
 from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def command(client: "Client", job: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(told(found))
+        say(told(found))
 
 
 def told(found: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from slaq.cli.display.say import say
 from slaq.cli.input.finite import finite
 from slaq.simulation.generator import ALGORITHMS, CurveShape, WorkloadShape, generate
 from slaq.simulation.recorded import Selection, read_archive, read_losses, sample
@@ -129,7 +130,7 @@ def generate_command(
         workload = sample(_recorded(curves, families, sources), jobs, rng, shape)
     workload.write(output)
     if output != "-":
-        click.echo(f"workload: {output} ({len(workload):,} jobs)", err=True)
+        say(f"workload: {output} ({len(workload):,} jobs)", err=True)
 
 
 def _recorded(folder: Path, families: tuple[str, ...], sources: tuple[str, ...]) -> tuple[CurveShape, ...]:
@@ -174,7 +175,7 @@ def inspect_command(file: str, capacity: int, as_json: bool) -> None:
 
     description = describe(Workload.read(file))
     if as_json:
-        click.echo(json.dumps(description.as_json(capacity), indent=2, allow_nan=False))
+        say(json.dumps(description.as_json(capacity), indent=2, allow_nan=False))
         return
 
     from rich.table import Table
