@@ -33,7 +33,7 @@ class PreparingEngine(Engine):
     def begin(self, job: LiveJob, *, fresh_curve: bool = False) -> None:
         """Start a job; with `fresh_curve` its iterations count from the beginning again."""
         now, before, store = self._live_jobs.clock.now(), job.row, self._live_jobs.store
-        progress = Progress(attempts=before.attempts) if fresh_curve else _progress(before, now)
+        progress = _fresh(before) if fresh_curve else _progress(before, now)
         again = " again" if before.attempts else ""
         try:
             store.begin_attempt(
@@ -68,11 +68,17 @@ class PreparingEngine(Engine):
         return [*failed, *self._engine.poll()]
 
 
+def _fresh(row: JobRow) -> Progress:
+    """Return the progress of a job that begins from nothing."""
+    return Progress(attempts=row.attempts, cpu_seconds=row.cpu_seconds)
+
+
 def _progress(row: JobRow, now: float) -> Progress:
     return Progress(
         attempts=row.attempts,
         last_iteration=row.iteration,
         first_loss=row.first_loss,
         seconds=0.0 if row.started_at is None else max(now - row.started_at, 0.0),
+        cpu_seconds=row.cpu_seconds,
         report_offset=row.report_offset,
     )

@@ -4,18 +4,30 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
+from slaq.core.events import CpuUsed
 from slaq.engines.files import last_lines
-from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, LaunchSetting, launch
-from slaq.engines.node.commands.records import CommandExited, Launch, Record
+from slaq.engines.node.commands.descriptors import check_room
+from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
+from slaq.engines.node.commands.records import CommandExited, Launch, Record, StartDelayed
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.tree import ProcessTable
-from slaq.engines.processes import send
+from slaq.engines.processes import scarce, send
 
 #: Seconds between two looks for new losses, and between two readings of everyone's CPU time.
 READ_SECONDS, USAGE_SECONDS = 0.1, 0.2
+#: Seconds between two times that a command's CPU time is told, where it has grown by so many seconds.
+TELL_SECONDS, TELL_GROWTH = 2.0, 0.01
+#: Seconds between two tries to start a command where the system is short of something.
+TRY_SECONDS = 1.0
+#: Children that are waited for in a row; where there are more, whatever forks too fast is stopped meanwhile.
+MOST_REAPED = 1000
+#: Process ids that are named where processes cannot be killed.
+MOST_NAMED = 10
 #: Seconds between two looks at a tree that is being ended.
 END_SECONDS = 0.01
 #: Seconds after which a tree that was killed and is still there is given up (it waits for a broken disk).
@@ -24,40 +36,61 @@ ABANDON_SECONDS = 10.0
 LAST_WORDS_SECONDS = 2.0
 
 
-class Supervisor:
-    """All commands of one node. Belongs in the main thread of a process of its own, which adopts orphans."""
+@dataclass(slots=True)
+class _Waiting:
+    """A command that could not be started yet, and the share it is to have."""
 
-    def __init__(self, throttle: Throttle, table: ProcessTable, grace: float) -> None:
+    order: Launch
+    cores: float = 0.0
+
+
+class Supervisor:
+    """All commands of one node. Belongs in the main thread of a process of its own, which adopts orphans.
+
+    What goes wrong with one command ends that command, and no other. Where the system is short of descriptors,
+    processes or memory, a command that is to start waits.
+    """
+
+    def __init__(
+        self, throttle: Throttle, table: ProcessTable, grace: float, inherited: Inherited | None = None
+    ) -> None:
+        """Take the way to enforce shares, and the trees.
+
+        `grace` is the seconds between asking a tree to end and killing it.
+        """
         self._throttle = throttle
         self._table = table
+        table.locate, table.reap = throttle.holder, self._reap_some
         self._grace = grace
+        self._inherited = inherited or Inherited()
         #: By the job's id.
         self._commands: dict[str, SupervisedCommand] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        #: By the process id of its first process, until that has ended.
+        self._roots: dict[int, SupervisedCommand] = {}
+        #: CPU seconds last told, by the job's id.
+        self._told: dict[str, float] = {}
         self._news: list[Record] = []
-        self._read_at = self._usage_at = 0.0
+        self._read_at = self._usage_at = self._tell_at = self._try_at = 0.0
         #: When the next step is due; at once, where something has changed.
         self._due = 0.0
 
     @property
     def idle(self) -> bool:
         """Whether no command is left."""
-        return not self._commands
+        return not self._commands and not self._waiting
 
     def start(self, order: Launch) -> None:
-        """Start a command; it has no share yet. One that cannot be started ends at once."""
+        """Start a command, now or when it can be; it has no share yet. One that cannot be started ends."""
         self._due = 0.0
-        try:
-            command = begin(order)
-            command.child = self._launch(order)
-        except OSError as error:
-            fault = f"it could not be started ({error})"
-            self._news.append(CommandExited(job_id=order.job_id, status=NOT_EXECUTED, fault=fault))
-            return
-        self._commands[order.job_id] = command
-        command.child.release()
+        self._waiting[order.job_id] = _Waiting(order)
+        if reason := self._try(order):
+            self._news.append(StartDelayed(job_id=order.job_id, reason=reason))
 
     def share(self, job_id: str, cores: float) -> None:
         """Change the share of a command."""
+        if job_id in self._waiting:
+            self._waiting[job_id].cores = cores
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
             # Fails where someone else has removed the group; the job then runs as it can.
@@ -67,6 +100,9 @@ class Supervisor:
 
     def stop(self, job_id: str) -> None:
         """End a command and its tree: asked first, then killed."""
+        if self._waiting.pop(job_id, None) is not None:
+            self._news.append(CommandExited(job_id=job_id, status=-signal.SIGTERM, stopped=True))
+            self._due = 0.0
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
             command.stopped = True
@@ -75,6 +111,8 @@ class Supervisor:
 
     def stop_all(self, grace: float) -> None:
         """End all commands, within a shorter time."""
+        for job_id in list(self._waiting):
+            self.stop(job_id)
         self._table.scan(thorough=True)
         for command in self._commands.values():
             if command.kill_at is None:
@@ -89,22 +127,30 @@ class Supervisor:
         if now < self._due:
             # Woken by a process that was stopped or continued, most likely by us.
             return self._take_news(), self._due - now
-        wanted = self._throttle.tick()
+        wanted = self._tick()
         if listen and now >= self._read_at:
             self._read_at = now + READ_SECONDS
-            for command in self._commands.values():
-                self._listen(command, now)
+            for command in self._each():
+                self._confine(command, lambda command: self._listen(command, now))
         if now >= self._usage_at:
             self._usage_at = now + USAGE_SECONDS
-            for command in self._commands.values():
-                command.samples.append((now, self._throttle.cpu_seconds(command.tree)))
-        ending = [command for command in self._commands.values() if command.kill_at is not None]
+            for command in self._each():
+                self._confine(command, lambda command: self._measure(command, now))
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_SECONDS
+            self._tell_usage()
+        if self._waiting and now >= self._try_at:
+            self._try_at = now + TRY_SECONDS
+            for waiting in list(self._waiting.values()):
+                self._try(waiting.order)
+        ending = [command for command in self._each() if command.kill_at is not None]
         if ending:
             self._table.scan()
             wanted = min(wanted, END_SECONDS)
         for command in ending:
-            self._end(command, now)
-        wanted = min(wanted, READ_SECONDS if self._commands else math.inf)
+            self._confine(command, lambda command: self._end(command, now))
+        self._table.kill_strays()
+        wanted = min(wanted, math.inf if self.idle else READ_SECONDS)
         self._due = now + wanted
         return self._take_news(), wanted
 
@@ -112,11 +158,58 @@ class Supervisor:
         """Leave nothing stopped and no group behind, whatever state things are in."""
         for command in self._commands.values():
             members = set(self._table.members(command.tree))
-            self._throttle.remove(command.tree)
+            with suppress(OSError):
+                self._throttle.remove(command.tree)
+            # The keeper ends what is not reached here.
             send(members, signal.SIGCONT, signal.SIGKILL)
         self._commands.clear()
         self._table.scan(thorough=True)
-        send(self._table.strays, signal.SIGKILL)
+        self._table.kill_strays()
+
+    def _each(self) -> list[SupervisedCommand]:
+        return list(self._commands.values())
+
+    def _confine(self, command: SupervisedCommand, act: Callable[[SupervisedCommand], object]) -> None:
+        """Do something with one command; where that goes wrong, end this command only."""
+        try:
+            act(command)
+        except Exception as error:
+            if scarce(error) or command.launch.job_id not in self._commands:
+                return  # tried again in the next step
+            ended = command.kill_at is not None and not self._table.members(command.tree)
+            command.fault = command.fault or f"it could not be supervised any more ({error!r})"
+            if ended and command.status is not None:
+                self._discard(command)
+            elif command.kill_at is None:
+                self._ask_to_end(command, self._grace)
+
+    def _tick(self) -> float:
+        try:
+            return self._throttle.tick()
+        except OSError:
+            return READ_SECONDS
+
+    def _measure(self, command: SupervisedCommand, now: float) -> None:
+        command.samples.append((now, self._throttle.cpu_seconds(command.tree)))
+        assert command.child is not None
+        command.child.hear()
+
+    def _tell_usage(self) -> None:
+        for job_id, command in self._commands.items():
+            used = command.samples[-1][1]
+            if used >= self._told.get(job_id, 0.0) + TELL_GROWTH:
+                self._told[job_id] = used
+                self._news.append(CpuUsed(job_id=job_id, at=command.samples[-1][0], cpu_seconds=used))
+
+    def _discard(self, command: SupervisedCommand) -> None:
+        """Drop a command of which nothing is left, and whose last words cannot be had."""
+        order = command.launch
+        with suppress(Exception):
+            command.close()
+        self._forget(command)
+        status = -signal.SIGKILL if command.status is None else command.status
+        end = CommandExited(job_id=order.job_id, status=status, stopped=command.stopped, fault=command.fault)
+        self._news += [*command.news, end]
 
     def _take_news(self) -> list[Record]:
         for command in self._commands.values():
@@ -125,63 +218,127 @@ class Supervisor:
         news, self._news = self._news, []
         return news
 
+    def _try(self, order: Launch) -> str:
+        """Start a command that waits; return what the system was short of, where that is why it still waits."""
+        cores, command = self._waiting[order.job_id].cores, None
+        try:
+            check_room(len(self._commands))
+            command = begin(order)
+            command.child = self._launch(order)
+        except Exception as error:
+            if command is not None:
+                command.close()
+            if scarce(error):
+                return str(error)
+            del self._waiting[order.job_id]
+            fault = f"it could not be started ({error})"
+            self._news.append(CommandExited(job_id=order.job_id, status=NOT_EXECUTED, fault=fault))
+            return ""
+        del self._waiting[order.job_id]
+        self._commands[order.job_id] = self._roots[command.child.pid] = command
+        command.child.release()
+        if cores > 0.0:
+            self.share(order.job_id, cores)
+        return ""
+
     def _launch(self, order: Launch) -> Child:
         spec = order.spec
+        inherited = self._inherited
+        if spec.open_files is not None:
+            inherited = replace(inherited, open_files=spec.open_files)
         setting = LaunchSetting(
-            cwd=order.cwd, env=order.env, log=spec.log, run_as=spec.run_as, open_files=spec.open_files
+            cwd=order.cwd, env=order.env, log=spec.log, run_as=spec.run_as, inherited=inherited
         )
         child = launch(spec.argv, setting)
         try:
-            self._table.plant(order.tree, child.pid)
+            user = None if spec.run_as is None else spec.run_as.uid
+            self._table.plant(order.tree, child.pid, mark=order.mark, user=user)
             self._throttle.add(order.tree, child.pid)
-        except OSError:
+        except Exception:
+            child.close()
             os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
-            self._throttle.remove(order.tree)
+            with suppress(OSError):
+                self._throttle.remove(order.tree)
             self._table.forget(order.tree)
             raise
         return child
 
     def _reap(self) -> None:
-        while True:
+        if not self._reap_some():
+            # Processes come and go faster than they can be waited for, and would soon take all numbers there are:
+            # they stand still until that is made up for.
+            caught = self._table.catch()
+            while not self._reap_some():
+                pass
+            self._resume(caught)
+
+    def _resume(self, caught: set[int]) -> None:
+        """Continue processes that were stopped to be caught, unless their trees are to stand still."""
+        still = {pid for pid in caught if self._throttle.still(self._table.tree_of(pid) or "")}
+        send(caught - still, signal.SIGCONT)
+
+    def _reap_some(self) -> bool:
+        """Wait for children that have exited; return whether for all of them."""
+        for _ in range(MOST_REAPED):
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._table.waited(pid, usage)
+                return True
+            if exited is None:
+                return True
+            self._table.place_exited(exited.si_pid, exited.si_uid)
+            _, status, usage = os.wait4(exited.si_pid, 0)
+            self._table.waited(exited.si_pid, usage)
             self._due = 0.0
-            for command in self._commands.values():
-                if command.child is not None and command.child.pid == pid and command.status is None:
-                    command.status = os.waitstatus_to_exitcode(status)
-                    command.fault = command.child.complaint()
-                    if command.kill_at is None:
-                        # What it leaves behind may still have to clear up, and is given the time to.
-                        self._table.scan(thorough=True)
-                        self._ask_to_end(command, self._grace)
+            if exited.si_pid in self._roots:
+                self._exited(self._roots.pop(exited.si_pid), status)
+        return False
+
+    def _exited(self, command: SupervisedCommand, status: int) -> None:
+        """Take note of how the first process of a command ended."""
+        assert command.child is not None
+        command.child.hear()
+        command.status = os.waitstatus_to_exitcode(status)
+        command.fault = command.fault or command.child.complaint
+        if command.kill_at is None:
+            # What it leaves behind may still have to clear up, and is given the time to.
+            self._table.scan(thorough=True)
+            self._ask_to_end(command, self._grace)
 
     def _ask_to_end(self, command: SupervisedCommand, grace: float) -> None:
         command.kill_at = time.monotonic() + grace
         self._due = 0.0
         with suppress(OSError):
             self._throttle.set(command.tree, math.inf)
-        send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
+        self._table.send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
 
     def _end(self, command: SupervisedCommand, now: float) -> None:
         """See to a tree that was asked to end: conclude it once it is empty, kill it once its time is up."""
         assert command.kill_at is not None
         members = self._table.members(command.tree)
-        if not members and command.status is not None:
+        if not members and command.status is not None and self._is_empty(command, now):
             self._conclude(command, now)
         elif now >= command.kill_at + ABANDON_SECONDS:
-            command.fault = command.fault or f"processes {sorted(members)} could not be killed"
+            named = ", ".join(map(str, sorted(members)[:MOST_NAMED]))
+            command.fault = command.fault or f"{len(members)} processes could not be killed, such as {named}"
             self._conclude(command, now)
         elif now >= command.kill_at:
-            # Stopped first, so that none forks while the others are being killed.
-            send(members, signal.SIGSTOP)
-            self._table.scan()
-            send(self._table.members(command.tree), signal.SIGKILL)
+            self._kill(command)
+
+    def _is_empty(self, command: SupervisedCommand, now: float) -> bool:
+        """Return whether nothing is left of a tree in which the last scan found nothing."""
+        self._table.scan(thorough=True)
+        # Where processes came and went between the scans, there may be others.
+        return not self._table.take_hidden(command.tree) and not self._table.members(command.tree)
+
+    def _kill(self, command: SupervisedCommand) -> None:
+        # Stopped first, so that none forks while the others are being killed.
+        send(self._table.members(command.tree), signal.SIGSTOP)
+        caught = self._table.catch()
+        members = self._table.members(command.tree)
+        self._table.send(members, signal.SIGKILL)
+        self._resume(caught - members)
 
     def _conclude(self, command: SupervisedCommand, now: float) -> None:
         cpu_seconds = self._throttle.cpu_seconds(command.tree)
@@ -189,10 +346,7 @@ class Supervisor:
         while self._listen(command, now, final=True) and time.monotonic() < deadline:
             pass
         command.close()
-        self._throttle.remove(command.tree)
-        self._table.forget(command.tree)
         order = command.launch
-        del self._commands[order.job_id]
         end = CommandExited(
             job_id=order.job_id,
             status=-signal.SIGKILL if command.status is None else command.status,
@@ -201,7 +355,18 @@ class Supervisor:
             tail=last_lines(order.spec.log, command.log_start),
             fault=command.fault,
         )
+        self._forget(command)
         self._news += [*command.news, end]
+
+    def _forget(self, command: SupervisedCommand) -> None:
+        if command.child is not None:
+            command.child.close()
+            self._roots.pop(command.child.pid, None)
+        del self._commands[command.launch.job_id]
+        self._told.pop(command.launch.job_id, None)
+        with suppress(OSError):
+            self._throttle.remove(command.tree)
+        self._table.forget(command.tree)
 
     def _listen(self, command: SupervisedCommand, now: float, *, final: bool = False) -> bool:
         return command.listen(now, lambda: self._throttle.cpu_seconds(command.tree), final=final)

@@ -1,33 +1,37 @@
 """The process that runs the commands of a node, and ends them when the node is gone.
 
-Node and supervisor share a socket. When the node ends in whatever way, the supervisor reads the end of the stream,
-or finds that it has another parent, and ends every tree. A process of its own also means that a search for losses,
-or a slow node, never makes a job miss its share.
+Node and supervisor share a socket. When the node ends in whatever way, the supervisor reads the end of the stream
+and ends every tree; so it does when its parent, the keeper, is gone. A process of its own also means that a search
+for losses, or a slow node, never makes a job miss its share.
 """
 
 import os
 import selectors
 import signal
 import socket
+import time
 import traceback
 from contextlib import suppress
 from typing import Any
 
-from slaq.core.errors import SlaqError
+from slaq.core.errors import CommandError, SlaqError
+from slaq.engines.node.commands.launch import Inherited
 from slaq.engines.node.commands.records import Ready
-from slaq.engines.node.commands.shares import choose
+from slaq.engines.node.commands.shares import Choice, choose
 from slaq.engines.node.commands.supervisor import Supervisor
 from slaq.engines.node.commands.tree import ProcessTable
 from slaq.engines.node.peers import Peer
 from slaq.engines.node.spawn import inherited
 from slaq.engines.node.wire import HangUpError, Head
 from slaq.engines.packing import pack, unpack
-from slaq.engines.processes import adopt_orphans
+from slaq.engines.processes import adopt_orphans, precede, raise_descriptor_limit
 
 #: Seconds between two checks that the node lives.
 CHECK_SECONDS = 0.2
 #: Seconds that trees get to end by themselves when the node is gone.
 LAST_GRACE = 1.0
+#: Seconds between two tries to find a way to enforce shares where the system is short of something, and how many.
+TRY_SECONDS, TRIES = 1.0, 20
 #: Bytes that wait to be sent, beyond which losses are left in their files for later.
 MOST_WAITING = 1 << 20
 
@@ -35,8 +39,8 @@ MOST_WAITING = 1 << 20
 class SupervisorProcess:
     """One socket to the node, one supervisor, one loop."""
 
-    def __init__(self, sock: socket.socket, node: int) -> None:
-        self._node = node
+    def __init__(self, sock: socket.socket, keeper: int) -> None:
+        self._keeper = keeper
         self._supervisor: Supervisor | None = None
         self._closing = False
         self._selector = selectors.DefaultSelector()
@@ -62,7 +66,7 @@ class SupervisorProcess:
         while not (self._closing and supervisor.idle):
             for key, events in self._selector.select(min(wait, CHECK_SECONDS)):
                 key.data(events)
-            if os.getppid() != self._node:
+            if os.getppid() != self._keeper:
                 self._close()
             news, wait = supervisor.step(listen=self._peer.backlog < MOST_WAITING)
             if news:
@@ -98,19 +102,21 @@ class SupervisorProcess:
                 self._supervisor.stop_all(LAST_GRACE)
 
 
-def main(descriptor: str, node: str, grace: str, force: str) -> None:
+def main(descriptor: str, keeper: str, grace: str, force: str) -> None:
     """Run as a supervisor: the grace is in seconds, the forced way to enforce shares may be empty."""
-    process = SupervisorProcess(inherited(descriptor), int(node))
+    process = SupervisorProcess(inherited(descriptor), int(keeper))
     adopt_orphans()
+    # Commands get what was there before: see `Inherited`.
+    open_files = raise_descriptor_limit()
     table = ProcessTable()
     try:
-        choice = choose(table, force or None)
+        choice = _choose(table, force or None)
     except SlaqError as error:
         process.tell(error)
         process.finish()
         return
-    supervisor = Supervisor(choice.throttle, table, float(grace))
-    process.tell(Ready(throttle=choice.name, refused=dict(choice.refused)))
+    supervisor = Supervisor(choice.throttle, table, float(grace), Inherited(open_files, precede()))
+    process.tell(Ready(throttle=choice.name, refused=dict(choice.refused), pid=os.getpid()))
     try:
         process.run(supervisor)
     except BaseException:
@@ -119,3 +125,15 @@ def main(descriptor: str, node: str, grace: str, force: str) -> None:
     finally:
         process.finish()
         supervisor.free()
+
+
+def _choose(table: ProcessTable, force: str | None) -> Choice:
+    for _ in range(TRIES):
+        try:
+            return choose(table, force)
+        except OSError as error:
+            reason = str(error)
+            time.sleep(TRY_SECONDS)
+    raise CommandError(
+        f"no way to enforce CPU shares could be tried out ({reason})", "free processes, files or memory"
+    )
