@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from slaq.core.scarcity import SCARCE
+
 LINUX = sys.platform == "linux"
 #: Each number library reads one of these to size its pool of threads.
 THREAD_VARIABLES = (
@@ -24,8 +26,6 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-#: What the system says when it is short of descriptors, processes or memory: the same call may work later.
-SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 #: By how much less nice a process is that must not be kept waiting by those it watches.
 PRECEDENCE = 10
 #: The parent, the session and the start time among the fields that `stat_fields` returns; and the CPU time, in
@@ -61,15 +61,6 @@ def precede() -> int:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, before - PRECEDENCE)
     return before
-
-
-def scarce(error: BaseException | None) -> bool:
-    """Return whether an error comes from a shortage of descriptors, processes or memory."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in SCARCE:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def adopt_orphans() -> None:

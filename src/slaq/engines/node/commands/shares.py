@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slaq.core.errors import ThrottleError, UnknownNameError
+from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.tree import ProcessTable
-from slaq.engines.processes import scarce
 
 
 class Throttle(Protocol):

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from slaq.core.events import CpuUsed
+from slaq.core.scarcity import scarce
 from slaq.engines.files import last_lines
 from slaq.engines.node.commands.descriptors import check_room
 from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
@@ -16,7 +17,7 @@ from slaq.engines.node.commands.records import CommandExited, Launch, Record, St
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.tree import ProcessTable
-from slaq.engines.processes import scarce, send
+from slaq.engines.processes import send
 
 #: Seconds between two looks for new losses, and between two readings of everyone's CPU time.
 READ_SECONDS, USAGE_SECONDS = 0.1, 0.2

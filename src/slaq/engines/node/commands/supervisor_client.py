@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from slaq.core.errors import CommandError, DuplicateJobError, UnknownNameError
+from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
 from slaq.engines.node.commands.keeper import main
 from slaq.engines.node.commands.launch import NOT_EXECUTED
@@ -32,7 +33,7 @@ from slaq.engines.node.peers import Peer
 from slaq.engines.node.spawn import spawn
 from slaq.engines.node.wire import Channel, HangUpError, Head
 from slaq.engines.packing import pack, unpack
-from slaq.engines.processes import scarce, send, thread_limits
+from slaq.engines.processes import send, thread_limits
 from slaq.jobs import share, variables
 
 _log = logging.getLogger(__name__)
