@@ -30,7 +30,7 @@ from slaq.engines.node.commands.runner import CommandJob, CommandRunner
 from slaq.engines.node.external import ExternalJob, ExternalRunner
 from slaq.engines.node.node import LocalNode, make_node
 from slaq.engines.node.site import Site
-from slaq.engines.processes import cores_here
+from slaq.engines.processes import cores_here, raise_descriptor_limit
 from slaq.kinds.machine import memory_here
 from slaq.plugins import Registry
 from slaq.ports import Clock, History, LiveEngine
@@ -296,7 +296,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         folder=settings.jobs,
         give=engine.prepare,
         cores=site.cores,
-        open_files=machine.raise_descriptor_limit(),
+        open_files=raise_descriptor_limit(),
     )
     return Parts(
         store=store,

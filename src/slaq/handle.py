@@ -55,6 +55,8 @@ class Job:
         self._announced: list[int] = []
         #: The index of the first loss of the model it trains now.
         self._curve = 0
+        #: CPU seconds, and those of its losses.
+        self._cpu = self._cpu_observed = 0.0
         self._cores = 0.0
         self._reduction = 0.0
         # With a target loss the engine checks this itself.
@@ -107,6 +109,11 @@ class Job:
     def diverged(self) -> bool:
         """Whether its last loss was not a finite number; a diverged job holds the smallest share."""
         return bool(self._observations) and not math.isfinite(self._observations[-1].loss)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU seconds it has used, as far as they are known."""
+        return self._cpu
 
     @property
     def cores(self) -> float:
@@ -231,7 +238,12 @@ class Job:
         with self._changed:
             self._observations.append(observation)
             self._metrics.append(metrics)
+            self._cpu_observed += observation.cpu_seconds
+            self._cpu = max(self._cpu, self._cpu_observed)
             self._changed.notify_all()
+
+    def _use(self, cpu_seconds: float) -> None:
+        self._cpu = max(self._cpu, cpu_seconds)
 
     def _bend(self) -> None:
         self._announced.append(len(self._observations))

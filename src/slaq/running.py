@@ -22,7 +22,15 @@ from typing_extensions import override
 from slaq.bootstrap import Live
 from slaq.core.decision import Decision
 from slaq.core.errors import ClusterClosedError, DuplicateJobError, UnknownJobError
-from slaq.core.events import CurveBegan, DemandChanged, Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import (
+    CpuUsed,
+    CurveBegan,
+    DemandChanged,
+    Event,
+    JobEnded,
+    LearningRateChanged,
+    LossObserved,
+)
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
@@ -125,6 +133,8 @@ class RunningCluster(Listener, ABC):
             self._jobs[event.job_id]._begin_curve()
         elif isinstance(event, DemandChanged):
             self._jobs[event.job_id]._say(event.demand)
+        elif isinstance(event, CpuUsed):
+            self._jobs[event.job_id]._use(event.cpu_seconds)
         elif isinstance(event, JobEnded) and ending is not None:
             self._jobs[event.job_id]._end(ending)
             self.wake()

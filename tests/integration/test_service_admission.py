@@ -16,6 +16,7 @@ from slaq.cli.main import main
 from slaq.client import connect
 from slaq.config.service import UserLimits
 from slaq.core.job import JobState
+from slaq.engines.node.commands import descriptors
 from slaq.kinds import machine
 from slaq.service.records import JobView, Notice, Submission
 from slaq.service.service import Service
@@ -187,8 +188,8 @@ def crowded(soft: int, hard: int, home: Path) -> list[str]:
 
 def test_jobs_wait_where_the_process_could_not_open_their_files(tmp_path: Path) -> None:
     """No more jobs run than the limit of open files allows; the soft limit is raised to the hard one first."""
-    room = machine.DESCRIPTORS_RESERVED + 2 * machine.DESCRIPTORS_EACH
-    reason = f"waits for file descriptors: {2 * machine.DESCRIPTORS_EACH} are enough for 2 jobs"
+    room = descriptors.RESERVED + 2 * descriptors.EACH
+    reason = f"waits for file descriptors: {2 * descriptors.EACH} are enough for 2 jobs"
     assert crowded(room, room, tmp_path / "tight") == ["", "", reason]
     assert crowded(room, 2 * room, tmp_path / "raised") == ["", "", ""]
 

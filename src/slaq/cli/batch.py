@@ -79,7 +79,7 @@ class Entry:
             "best_loss": min(finite) if finite else None,
             "last_loss": last if math.isfinite(last) else None,
             "reduction": _rounded(0.0 if self.job is None else self.job.reduction, 6),
-            "cpu_seconds": round(sum(one.cpu_seconds for one in observations), 6),
+            "cpu_seconds": round(0.0 if self.job is None else self.job.cpu_seconds, 6),
             "directory": None if self.job is None else str(self.job.directory),
             "result": None if self.kept is None else self.kept.file,
         }

@@ -48,6 +48,16 @@ class DemandChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUsed:
+    """A job used CPU time, whether or not it reported a loss."""
+
+    job_id: str
+    at: float
+    #: CPU seconds of all attempts of the job together.
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingChanged:
     """A job stopped or resumed reporting losses; it competes by its loss only while it reports losses."""
 
@@ -88,6 +98,13 @@ class CapacityChanged:
 
 #: The events about one job.
 JobEvent = (
-    LossObserved | LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
+    LossObserved
+    | LearningRateChanged
+    | CurveBegan
+    | DemandChanged
+    | CpuUsed
+    | TrainingChanged
+    | JobLost
+    | JobEnded
 )
 Event = JobEvent | CapacityChanged

@@ -14,6 +14,7 @@ from slaq.core.demand import Demand, Resource
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
+    CpuUsed,
     CurveBegan,
     DemandChanged,
     Event,
@@ -135,7 +136,8 @@ class Roster(Rows):
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
         for event in events:
-            if isinstance(event, CapacityChanged) or event.job_id not in self.ids:
+            # What a loss took is known from the loss.
+            if isinstance(event, CapacityChanged | CpuUsed) or event.job_id not in self.ids:
                 continue
             if isinstance(event, LossObserved):
                 reported.append(event)

@@ -1,13 +1,17 @@
 """Processes of the operating system: how they live and die together, the CPU they use, how they ended."""
 
 import ctypes
+import errno
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from slaq.core.scarcity import SCARCE
 
 LINUX = sys.platform == "linux"
 #: Each number library reads one of these to size its pool of threads.
@@ -22,17 +26,41 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
+#: By how much less nice a process is that must not be kept waiting by those it watches.
+PRECEDENCE = 10
+#: The parent, the session and the start time among the fields that `stat_fields` returns; and the CPU time, in
+#: ticks, of children that were waited for.
+PARENT, SESSION, STARTED = 1, 3, 19
+CHILD_USER, CHILD_SYSTEM = 13, 14
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; exit at once if the parent is gone already.
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent ends; exit at once if the parent is gone already.
 
     Linux only: elsewhere children notice the end of a pipe. A change of user makes the kernel forget it.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process and its children open as many files as the system allows; return the limit before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems report a hard limit that they do not grant.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
+def precede() -> int:
+    """Run before others on a busy machine, where the system allows that; return the niceness before."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, before - PRECEDENCE)
+    return before
 
 
 def adopt_orphans() -> None:
@@ -54,6 +82,63 @@ def send(pids: Iterable[int], *signals: int) -> None:
         for number in signals:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
+
+
+def read_of(pid: int, name: str, size: int = 4096) -> bytes:
+    """Return the beginning of a file in a process's folder of /proc; empty where it is gone or not ours to read.
+
+    Raises OSError where this process is short of descriptors or memory: that says nothing about the other one.
+    """
+    try:
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise
+        return b""
+    try:
+        return os.read(fd, size)
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise
+        return b""
+    finally:
+        os.close(fd)
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the state on; none where there is no such process."""
+    # The name in brackets may itself hold brackets and blanks.
+    return read_of(pid, "stat").rpartition(b")")[2].split()
+
+
+def user_of(pid: int) -> int | None:
+    """Return the user who started a process, whatever user it acts as; None where the process is gone."""
+    for line in read_of(pid, "status").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+def send_exactly(pid: int, started: bytes, *signals: int) -> None:
+    """Send each signal to the process that began at that time, and never to a later one of the same number.
+
+    Do nothing where that process is gone, or is not ours to signal, or where descriptors are short.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        # An old kernel, or a sandbox: the moment between the check and the signal is left to chance.
+        if error.errno in (errno.ENOSYS, errno.EPERM) and _began(pid, started):
+            send([pid], *signals)
+        return
+    try:
+        # From here on the number cannot lead to another process: the descriptor holds on to this one.
+        if _began(pid, started):
+            for number in signals:
+                with suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(process, number)
+    finally:
+        os.close(process)
 
 
 def kill_group(pid: int) -> None:
@@ -101,6 +186,14 @@ def how_it_ended(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
+
+
+def _began(pid: int, started: bytes) -> bool:
+    try:
+        row = stat_fields(pid)
+    except OSError:
+        return False
+    return bool(row) and row[STARTED] == started
 
 
 def _prctl(option: int, value: int) -> None:

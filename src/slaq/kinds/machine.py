@@ -7,22 +7,9 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from slaq.core.admission import DescriptorRoom, MemoryRoom, Rule
+from slaq.engines.node.commands import descriptors
 
-#: Descriptors that the process which supervises commands holds for each of them: its reports or its log, the pipe
-#: that tells of a failed start, and its CPU usage; one more while the command starts.
-DESCRIPTORS_EACH = 4
-#: Descriptors for everything else: pipes, sockets and libraries of that process.
-DESCRIPTORS_RESERVED = 64
 CGROUPS = Path("/sys/fs/cgroup")
-
-
-def raise_descriptor_limit() -> int:
-    """Let this process and its children open as many files as the system allows; return the limit before."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems report a hard limit that they do not grant.
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return soft
 
 
 def rules() -> Sequence[Rule]:
@@ -30,7 +17,7 @@ def rules() -> Sequence[Rule]:
     memory = memory_here()
     return (
         MemoryRoom(lambda: memory),
-        DescriptorRoom(DESCRIPTORS_EACH, _descriptors),
+        DescriptorRoom(descriptors.EACH, _descriptors),
     )
 
 
@@ -41,7 +28,7 @@ def memory_here() -> int:
 
 
 def _descriptors() -> int:
-    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_RESERVED, 0)
+    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - descriptors.RESERVED, 0)
 
 
 def _group_limits() -> Iterator[int]:

@@ -12,9 +12,9 @@ from slaq.core.errors import JobOptionError
 from slaq.core.events import LossObserved
 from slaq.core.job import Observation
 from slaq.engines.goals import Goal
+from slaq.engines.node.commands.marks import kill_marked
 from slaq.engines.node.commands.records import CommandSpec
 from slaq.engines.node.commands.runner import CommandJob
-from slaq.engines.node.commands.tree import kill_marked
 from slaq.engines.node.reports import Reading
 from slaq.jobs import variables
 from slaq.jobs.options import PATHS, IfLost
@@ -25,20 +25,22 @@ from slaq.service.records import Submission
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite.records import JobIdentity, JobRow
 
-#: The name under which the store keeps the mark of the processes of the service that ran last.
-_MARK = "processes"
+#: The name under which the store keeps the secret that the processes of the service that ran last are marked with;
+#: and the name under which earlier versions kept a common prefix of their marks, which nothing bears any more.
+_SECRET, _PREFIX = "process-secret", "processes"
 
 _log = logging.getLogger(__name__)
 
 
 def mark_processes(store: SqliteStore) -> str:
-    """Return a mark for the processes to come; kill those that a service which was itself killed left running."""
-    before = store.meta(_MARK)
+    """Return a secret to mark the processes to come with; kill those that a service left that was itself killed."""
+    before = store.meta(_SECRET)
     if before is not None:
-        kill_marked(f"{before}.")
-    mark = secrets.token_hex(8)
-    store.set_meta(_MARK, mark)
-    return mark
+        kill_marked(before)
+    secret = secrets.token_hex(32)
+    store.set_meta(_SECRET, secret)
+    store.set_meta(_PREFIX, None)
+    return secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,7 @@ class ProcessJobs:
             last_iteration=progress.last_iteration,
             first_loss=progress.first_loss,
             spent_seconds=progress.seconds,
+            spent_cpu=progress.cpu_seconds,
         )
 
 

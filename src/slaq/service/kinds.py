@@ -35,6 +35,8 @@ class Progress:
     first_loss: float | None = None
     #: Seconds since its first start.
     seconds: float = 0.0
+    #: CPU seconds of its attempts so far.
+    cpu_seconds: float = 0.0
     #: How many bytes of its reports were read, where the service counts them.
     report_offset: int = 0
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
-from slaq.core.events import LossObserved
+from slaq.core.events import CpuUsed, LossObserved
 from slaq.core.job import JobState
 from slaq.core.stopping import StopAt
 from slaq.jobs.demands import written_demand
@@ -36,6 +36,8 @@ class LiveJob:
     best_loss: float | None = None
     diverged: bool = False
     cpu_seconds: float = 0.0
+    #: What `cpu_seconds` was when it was last started, with the CPU seconds of the losses since.
+    cpu_observed: float = 0.0
     cores: float = 0.0
     #: What it last said it can use.
     demand: Demand | None = None
@@ -64,6 +66,7 @@ class LiveJob:
             best_loss=row.best_loss,
             diverged=row.iteration >= 0 and row.loss is None,
             cpu_seconds=row.cpu_seconds,
+            cpu_observed=row.cpu_seconds,
             cores=row.cores,
             reduction=row.reduction,
             # With a target loss the engine ends the job.
@@ -74,7 +77,8 @@ class LiveJob:
         """Count a loss."""
         seen = event.observation
         self.iteration = seen.iteration
-        self.cpu_seconds += seen.cpu_seconds
+        self.cpu_observed += seen.cpu_seconds
+        self.cpu_seconds = max(self.cpu_seconds, self.cpu_observed)
         self.fresh = True
         self.diverged = not math.isfinite(seen.loss)
         if self.diverged:
@@ -92,6 +96,10 @@ class LiveJob:
         self.first_loss = self.loss = self.best_loss = None
         self.diverged = False
         self.reduction = 0.0
+
+    def use(self, event: CpuUsed) -> None:
+        """Count CPU seconds, of losses or not."""
+        self.cpu_seconds = max(self.cpu_seconds, event.cpu_seconds)
 
     @property
     def state(self) -> JobState:

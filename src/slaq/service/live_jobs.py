@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from slaq.core.decision import Decision
 from slaq.core.errors import SlaqError
-from slaq.core.events import DemandChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.stopping import reduction_made
 from slaq.ports import Clock
@@ -91,6 +91,8 @@ class LiveJobs:
             if isinstance(event, LossObserved) and event.job_id in self.jobs:
                 self.jobs[event.job_id].observe(event)
                 self.counts.observations += 1
+            elif isinstance(event, CpuUsed) and event.job_id in self.jobs:
+                self.jobs[event.job_id].use(event)
             elif isinstance(event, DemandChanged) and event.job_id in self.jobs:
                 self.jobs[event.job_id].demand = event.demand
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:

@@ -31,7 +31,7 @@ from slaq.core.events import Event, JobEnded
 from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry, Listener
-from slaq.engines.node.commands.tree import kill_marked
+from slaq.engines.node.commands.marks import kill_marked
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.node import Node, make_node
 from slaq.engines.node.peers import Peer
@@ -83,8 +83,8 @@ class ChildNode(Node):
         #: Why there is no child any more, where that is so.
         self._lost = ""
         site.directory.mkdir(parents=True, exist_ok=True)
-        #: Marks the processes of commands.
-        self._token = site.token or secrets.token_hex(6)
+        #: The secret under which the processes of commands are marked.
+        self._token = site.token or secrets.token_hex(32)
         with (site.directory / LOG).open("ab") as log:
             self._process, sock = spawn(main, log=log)
         # A child that stands still must not block its parent once the socket is full.
@@ -208,7 +208,7 @@ class ChildNode(Node):
             self._channel.close()
         if self._started and LINUX:
             # What supervised the commands ends them too, but a job has ended only when nothing of it runs.
-            kill_marked(f"{self._token}.")
+            kill_marked(self._token)
         self._fail_started()
 
     def _fail_started(self) -> None:

@@ -24,7 +24,8 @@ class Site:
     grace_seconds: float = 5.0
     #: How CPU shares of commands are enforced: one of `shares.WAYS`, or None for the best that works here.
     throttle: str | None = None
-    #: Marks the processes of commands, so that those of a node that was killed can be found; None for a fresh mark.
+    #: The secret under which the processes of commands are marked, so that those of a node that was killed can be
+    #: found; None for a fresh one.
     token: str | None = None
 
     def capacity(self) -> float:

@@ -33,17 +33,21 @@ def spawn(
     """
     ours, theirs = socket.socketpair()
     fixed = [json.dumps(sys.path), main.__module__, main.__qualname__, str(theirs.fileno()), str(os.getpid())]
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-I" if isolated else "-P", "-c", _BOOT, *fixed, *arguments],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs.fileno()],
-            # Ctrl-C in a terminal goes to this process, which decides what becomes of the jobs.
-            start_new_session=True,
-        )
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I" if isolated else "-P", "-c", _BOOT, *fixed, *arguments],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                # Ctrl-C in a terminal goes to this process, which decides what becomes of the jobs.
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        raise
     return process, ours
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from slaq.core.errors import UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
+    CpuUsed,
     CurveBegan,
     DemandChanged,
     Event,
@@ -53,7 +54,7 @@ class _Progress:
     first: float | None
     loss: float | None
     best: float | None
-    cpu_seconds: float
+    cpu_observed: float
     late_seq: int
     report_offset: int
 
@@ -64,7 +65,7 @@ class _Progress:
             self.iteration = observation.iteration
             self.loss = loss
         if observation.cpu_seconds == observation.cpu_seconds:
-            self.cpu_seconds += observation.cpu_seconds
+            self.cpu_observed += observation.cpu_seconds
         if abs(loss) < float("inf"):
             if self.first is None:
                 self.first = loss
@@ -75,7 +76,7 @@ class _Progress:
         """Return the columns that losses change."""
         return (
             *(self.iteration, self.first, self.loss, self.best),
-            *(self.cpu_seconds, self.late_seq, self.report_offset, self.number),
+            *(self.cpu_observed, self.cpu_observed, self.late_seq, self.report_offset, self.number),
         )
 
 
@@ -85,6 +86,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
     observed: list[tuple[Row, Observation, _Progress]] = []
     late: list[tuple[Row, Observation, _Progress]] = []
     others: list[tuple[int, OtherEvent]] = []
+    used: list[tuple[float, int]] = []
     for seq, event in enumerate(events, start=transaction.seq + 1):
         transaction.see(event.at)
         if isinstance(event, LossObserved):
@@ -100,6 +102,8 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
                 job.take(one)
             else:
                 late.append((row, one, job))
+        elif isinstance(event, CpuUsed):
+            used.append((event.cpu_seconds, progress[event.job_id].number))
         else:
             others.append((seq, event))
     # Grouped by job, because rows of one job are adjacent in the table.
@@ -111,6 +115,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
             job.take(one)
     moved = {job.number: job for _, _, job in (*observed, *late)}
     transaction.db.executemany(SQL["keep_progress"], [one.row() for one in moved.values()])
+    transaction.db.executemany(SQL["keep_cpu"], used)
     _keep_others(transaction.db, others, progress)
     transaction.seq += len(events)
     transaction.db.execute("INSERT INTO batches (last_seq) VALUES (?)", (transaction.seq,))

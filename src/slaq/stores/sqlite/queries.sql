@@ -17,7 +17,8 @@ UPDATE jobs SET state = 'running', started_at = COALESCE(started_at, ?) WHERE id
 -- name: begin_attempt
 UPDATE jobs
 SET state = 'running', reason = '', started_at = COALESCE(started_at, :at), attempts = attempts + 1,
-    attempt_first_iteration = :first_iteration, attempt_log_start = :log_start
+    attempt_first_iteration = :first_iteration, attempt_log_start = :log_start,
+    cpu_observed = cpu_seconds
 WHERE number = :number;
 
 -- name: begin_curve
@@ -27,7 +28,7 @@ SET curve = curve + 1, curve_seq = :seq, iteration = -1, first_loss = NULL, loss
 WHERE number = :number;
 
 -- name: progress
-SELECT id, number, curve, state, cores, iteration, first_loss, loss, best_loss, cpu_seconds, late_seq, report_offset
+SELECT id, number, curve, state, cores, iteration, first_loss, loss, best_loss, cpu_observed, late_seq, report_offset
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?));
 
@@ -44,8 +45,12 @@ INSERT INTO events (seq, job, at, kind, body) VALUES (?, ?, ?, ?, ?);
 
 -- name: keep_progress
 UPDATE jobs
-SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_seconds = ?, late_seq = ?, report_offset = ?
+SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_observed = ?,
+    cpu_seconds = MAX(cpu_seconds, ?), late_seq = ?, report_offset = ?
 WHERE number = ?;
+
+-- name: keep_cpu
+UPDATE jobs SET cpu_seconds = MAX(cpu_seconds, ?) WHERE number = ?;
 
 -- name: end_job
 UPDATE jobs

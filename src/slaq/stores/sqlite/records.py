@@ -60,6 +60,7 @@ class JobRow:
     first_loss: float | None
     loss: float | None
     best_loss: float | None
+    #: CPU seconds of all attempts, as far as they are known.
     cpu_seconds: float
     #: The share of the whole reduction reached so far, as forecast.
     reduction: float

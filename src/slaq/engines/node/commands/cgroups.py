@@ -13,7 +13,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from slaq.engines.node.commands.shares import Throttle
-from slaq.engines.processes import send
+from slaq.engines.processes import read_of, send
 
 #: Microseconds over which a quota is counted; 20 ms was less exact.
 PERIOD = 100_000
@@ -79,7 +79,7 @@ class _Cgroups(Throttle):
         self._kernel.count(len(self._groups))
         for directory in group:
             _write(directory / "cgroup.procs", str(pid))
-        self._still(job)
+        self._halt(job)
 
     @override
     def set(self, job: str, cores: float) -> None:
@@ -87,7 +87,8 @@ class _Cgroups(Throttle):
             return
         before, self._cores[job] = self._cores[job], cores
         if cores <= 0.0:
-            self._still(job)
+            if before > 0.0:
+                self._halt(job)
             return
         if cores >= (os.cpu_count() or 1):
             quota, period = None, PERIOD
@@ -130,6 +131,20 @@ class _Cgroups(Throttle):
             self._kernel.discard()
 
     @override
+    def still(self, job: str) -> bool:
+        return self._cores.get(job, 1.0) <= 0.0
+
+    @override
+    def holder(self, pid: int) -> str | None:
+        for line in read_of(pid, "cgroup").decode(errors="replace").splitlines():
+            _, _, path = line.split(":", 2)
+            parent, _, job = path.rpartition("/")
+            # Our group has the number of this process in its name, and only who may write to it can be in it.
+            if job in self._groups and parent.endswith(f"/{self._groups[job][0].parent.name}"):
+                return job
+        return None
+
+    @override
     def tick(self) -> float:
         # Processes that were being forked while their job was stopped.
         for job, cores in self._cores.items():
@@ -137,8 +152,13 @@ class _Cgroups(Throttle):
                 self._still(job)
         return 0.25 if self._cores else math.inf
 
+    def _halt(self, job: str) -> None:
+        # For what forks and exits too fast for a signal.
+        self._kernel.cap(self._groups[job], LEAST_QUOTA, LONGEST_PERIOD)
+        self._still(job)
+
     def _still(self, job: str) -> None:
-        # The smallest quota is 1% of a core, so that standing still takes a signal.
+        # The smallest quota still lets it run a little, so that standing still takes a signal.
         send(_processes(self._groups[job][0]), signal.SIGSTOP)
 
 
@@ -316,7 +336,9 @@ def _sweep(parent: Path) -> None:
 def _empty_and_remove(directory: Path, patience: float = KILL_SECONDS) -> None:
     deadline = time.monotonic() + patience
     while directory.is_dir():
-        send(_processes(directory), signal.SIGKILL)
+        # Stopped first, so that none forks while the others are being killed.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            send(_processes(directory), number)
         with suppress(OSError):
             directory.rmdir()
             return

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,22 +22,43 @@ class Child:
     """A process that waits at the gate, or has passed it."""
 
     pid: int
-    _gate: int
-    _complaint: int
+    #: Our end of a pair of sockets, of which the command's execution closes the other; -1 once that is known.
+    _line: int
+    #: Why the command could not be executed, as far as `hear` has heard; empty where it was.
+    complaint: str = ""
 
     def release(self) -> None:
         """Open the gate: the command runs from here on."""
-        os.write(self._gate, b"!")
-        os.close(self._gate)
-
-    def complaint(self) -> str:
-        """Return why the command could not be executed, once the process has ended; empty where it was."""
+        # A process that was killed at the gate is reaped like any other.
         with suppress(OSError):
-            os.set_blocking(self._complaint, False)
-            text = os.read(self._complaint, 4096).decode(errors="replace")
-            os.close(self._complaint)
-            return text
-        return ""
+            os.write(self._line, b"!")
+
+    def hear(self) -> None:
+        """Take in whether the command was executed, if that is known by now."""
+        if self._line < 0:
+            return
+        try:
+            self.complaint = os.read(self._line, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # killed at the gate
+        self.close()
+
+    def close(self) -> None:
+        """Hear no more; a command that was not released is not executed."""
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What commands get from the supervisor's own parent, as the supervisor itself has other values."""
+
+    #: Files that a command may have open, unless it is given a number of its own; None for as many as we.
+    open_files: int | None = None
+    niceness: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +69,20 @@ class LaunchSetting:
     env: Mapping[str, str]
     log: Path
     run_as: RunAs | None = None
-    open_files: int | None = None
+    inherited: Inherited = Inherited()
 
 
 def launch(argv: Sequence[str], setting: LaunchSetting) -> Child:
     """Fork a process that becomes the command once released: in its own session, output to the log."""
-    gate_out, gate_in = os.pipe()
-    complaint_out, complaint_in = os.pipe()
+    ours, theirs = socket.socketpair()
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        os.close(gate_in)
-        _become(argv, setting, parent, gate_out, complaint_in)
-    os.close(gate_out)
-    os.close(complaint_in)
-    return Child(pid, gate_in, complaint_out)
+    with ours, theirs:
+        pid = fork()
+        if pid == 0:
+            ours.close()
+            _become(argv, setting, parent, theirs.fileno())
+        ours.setblocking(False)
+        return Child(pid, ours.detach())
 
 
 def become_user(user: RunAs) -> None:
@@ -71,7 +92,7 @@ def become_user(user: RunAs) -> None:
     os.setuid(user.uid)
 
 
-def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, gate: int, complaint: int) -> NoReturn:
+def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, line: int) -> NoReturn:
     try:
         die_with_parent(parent)
         os.setsid()
@@ -79,16 +100,14 @@ def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, gate: int,
         # When memory runs out, the kernel is to kill the job and not the service.
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("500")
-        if setting.open_files is not None:
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (setting.open_files, most))
+        _inherit(setting.inherited)
         null = os.open(os.devnull, os.O_RDONLY)
         output = os.open(setting.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.dup2(null, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         # The end of the stream means that the supervisor is gone.
-        if os.read(gate, 1):
+        if os.read(line, 1):
             if setting.run_as is not None:
                 become_user(setting.run_as)
                 die_with_parent(parent)  # the kernel forgets it at a change of user
@@ -96,13 +115,36 @@ def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, gate: int,
             os.execvpe(argv[0], list(argv), dict(setting.env))
     except BaseException as error:
         with suppress(OSError):
-            os.write(complaint, f"{argv[0]} could not be executed ({error})".encode())
+            os.write(line, f"{argv[0]} could not be executed ({error})".encode())
     finally:
         os._exit(NOT_EXECUTED)
 
 
+def _inherit(what: Inherited) -> None:
+    if what.open_files is not None:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(what.open_files, most), most))
+    if what.niceness is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, what.niceness)
+
+
+def fork() -> int:
+    """Fork while signals are held back; the child lets them through with `reset_signals`.
+
+    Otherwise one that comes too early would run the supervisor's own handler in the child, which ends all commands.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid != 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
 def reset_signals() -> None:
-    """Handle every signal as a fresh process does."""
+    """Handle every signal as a fresh process does, and let all of them through."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError, ValueError):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from slaq.core.errors import LossSourceError
-from slaq.engines.node.commands.launch import become_user, reset_signals
+from slaq.engines.node.commands.launch import become_user, fork, reset_signals
 from slaq.engines.node.commands.loss_sources import LossFile, LossPattern, LossSource, Place, Reported
 from slaq.engines.node.commands.records import RunAs
 from slaq.engines.node.reports import Item, Reading, as_json
@@ -243,10 +243,14 @@ def start_reader(user: RunAs | None) -> tuple[int, socket.socket]:
     """Fork a reader that runs as the user; return its process id and the socket to it."""
     ours, theirs = socket.socketpair()
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_reader(theirs, user, parent)
-    theirs.close()
+    with theirs:
+        try:
+            pid = fork()
+        except OSError:
+            ours.close()
+            raise
+        if pid == 0:
+            _become_reader(theirs, user, parent)
     return pid, ours
 
 
@@ -254,8 +258,6 @@ def _become_reader(sock: socket.socket, user: RunAs | None, parent: int) -> NoRe
     try:
         die_with_parent(parent)
         reset_signals()
-        # Stops and kills that a terminal or a job sends to its group are not for this process.
-        os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _close_all_but(sock.fileno())
         if user is not None:

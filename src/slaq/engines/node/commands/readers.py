@@ -5,7 +5,6 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -73,10 +72,8 @@ class _Reader:
 class Readers:
     """Has commands read by processes that run as the commands' users. Lives in the supervisor's thread."""
 
-    def __init__(self, selector: selectors.BaseSelector, started: Callable[[int], None]) -> None:
-        """`started` is told the id of each process, which is no command's."""
+    def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
-        self._started = started
         self._readers: dict[RunAs | None, _Reader] = {}
         #: The reader of each command.
         self._of: dict[int, _Reader] = {}
@@ -139,7 +136,6 @@ class Readers:
 
     def _start(self, reader: _Reader) -> None:
         pid, sock = start_reader(reader.user)
-        self._started(pid)
         try:
             reader.pidfd = os.pidfd_open(pid)
         except OSError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slaq.core.events import DemandChanged, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, LearningRateChanged, LossObserved
 from slaq.engines.processes import how_it_ended
 
 
@@ -54,8 +54,10 @@ class Launch:
     """A command to start, with everything settled."""
 
     job_id: str
-    #: Marks the processes of this start of the command, and of no other.
+    #: Names the process tree of this start of the command, and of no other.
     tree: str
+    #: In the environment of its processes, and known to nobody else: see `marks`.
+    mark: str
     spec: CommandSpec
     cwd: Path
     env: Mapping[str, str]
@@ -69,6 +71,15 @@ class LossSourceFailed:
 
     job_id: str
     #: One sentence.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDelayed:
+    """The command cannot be started yet, because the system is short of something; it will be tried again."""
+
+    job_id: str
+    #: What the system said.
     reason: str
 
 
@@ -97,7 +108,15 @@ class CommandExited:
 
 
 #: What the supervisor tells of commands; the times of events are seconds of `time.monotonic()`.
-Record = LossObserved | LearningRateChanged | DemandChanged | LossSourceFailed | CommandExited
+Record = (
+    LossObserved
+    | LearningRateChanged
+    | DemandChanged
+    | CpuUsed
+    | LossSourceFailed
+    | StartDelayed
+    | CommandExited
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +126,5 @@ class Ready:
     #: How CPU shares are enforced, and why better ways are not used.
     throttle: str
     refused: Mapping[str, str]
+    #: The supervisor's process id.
+    pid: int

@@ -10,12 +10,18 @@ from functools import partial
 
 from typing_extensions import override
 
-from slaq.core.events import LossObserved
+from slaq.core.events import CpuUsed, LossObserved
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
 from slaq.engines.node.commands.checks import checked
-from slaq.engines.node.commands.records import CommandExited, CommandSpec, LossSourceFailed, Record
+from slaq.engines.node.commands.records import (
+    CommandExited,
+    CommandSpec,
+    LossSourceFailed,
+    Record,
+    StartDelayed,
+)
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.runner import Runner
@@ -43,6 +49,8 @@ class CommandJob:
     first_loss: float | None = None
     #: Seconds it has run before.
     spent_seconds: float = 0.0
+    #: CPU seconds it has used before.
+    spent_cpu: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +61,9 @@ class _CommandRun:
     started_at: float
     first_loss: float | None
     iteration: int
+    #: CPU seconds of all its attempts: before the present one, and in all as last told.
+    spent_cpu: float = 0.0
+    told_cpu: float = 0.0
     restarts: int = 0
     cores: float = 0.0
     #: How it is to end, once it was told to.
@@ -182,6 +193,8 @@ class CommandRunner(Runner[CommandJob]):
             started_at=time.monotonic() - job.spent_seconds,
             iteration=job.last_iteration,
             first_loss=job.first_loss,
+            spent_cpu=job.spent_cpu,
+            told_cpu=job.spent_cpu,
         )
         self._launch(job_id)
 
@@ -223,7 +236,14 @@ class CommandRunner(Runner[CommandJob]):
             self._observe(record, run)
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
+        elif isinstance(record, StartDelayed):
+            _log.warning("command not started yet", extra={"job": record.job_id, "reason": record.reason})
+        elif isinstance(record, CpuUsed):
+            self._use(record, run)
         elif isinstance(record, CommandExited):
+            self._use(CpuUsed(job_id=record.job_id, at=0.0, cpu_seconds=record.cpu_seconds), run)
+            # Of a command that was lost, what was told of it counts.
+            run.spent_cpu = run.told_cpu
             self._exited(record, run)
         else:
             self._journal.enter([JournalEntry(record)])
@@ -249,8 +269,16 @@ class CommandRunner(Runner[CommandJob]):
             last_iteration=run.iteration,
             first_loss=run.first_loss,
             spent_seconds=now - run.started_at,
+            spent_cpu=run.told_cpu,
         )
         self._lost[job_id] = _LostRun(job=job, reason=reason, due=now + self._losses.next_delay(now))
+
+    def _use(self, event: CpuUsed, run: _CommandRun) -> None:
+        """Tell the CPU time of the job, given that of its present attempt."""
+        used = run.spent_cpu + event.cpu_seconds
+        if used > run.told_cpu:
+            run.told_cpu = used
+            self._journal.enter([JournalEntry(replace(event, cpu_seconds=used))])
 
     def _exited(self, record: CommandExited, run: _CommandRun) -> None:
         if run.ending is not None:

@@ -1,11 +1,13 @@
 """How commands are kept to their shares of CPU: the interface, and the choice of what works here."""
 
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from slaq.core.errors import ThrottleError, UnknownNameError
+from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.tree import ProcessTable
 
 
@@ -31,6 +33,14 @@ class Throttle(Protocol):
 
     def remove(self, job: str) -> None:
         """Stop controlling a job: a control group kills what is left in it, any other way lets it run free."""
+        ...
+
+    def still(self, job: str) -> bool:
+        """Return whether a job is to stand still now."""
+        ...
+
+    def holder(self, pid: int) -> str | None:
+        """Return the job whose control group holds a process; None where there is no group to tell it."""
         ...
 
     def tick(self) -> float:
@@ -77,6 +87,7 @@ def choose(table: ProcessTable, force: str | None = None) -> Choice:
     """Return the best way that works here, or the one that is forced.
 
     Whether a control group can be used is found by using one: creating it, capping it, moving a process into it.
+    Raises OSError where that cannot be found out, because the system is short of descriptors, processes or memory.
     """
     if force is not None and force not in WAYS:
         raise UnknownNameError("way to enforce CPU shares", force, WAYS)
@@ -88,6 +99,8 @@ def choose(table: ProcessTable, force: str | None = None) -> Choice:
             throttle = make(table)
             _try_out(throttle)
         except OSError as error:
+            if scarce(error):
+                raise  # says nothing of this way
             refused[name] = error.strerror or str(error)
         else:
             return Choice(name=name, throttle=throttle, refused=refused)
@@ -110,19 +123,20 @@ def usable(table: ProcessTable) -> list[str]:
 def _try_out(throttle: Throttle) -> None:
     """Try the throttle on a process of our own; raises OSError where that fails."""
     reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        # Waits for the end of the pipe, which also comes when the parent dies.
-        os.close(writing)
-        os.read(reading, 1)
-        os._exit(0)
-    os.close(reading)
-    try:
-        throttle.add("probe", pid)
-        throttle.set("probe", 0.5)
-        throttle.cpu_seconds("probe")
-    finally:
-        os.close(writing)
-        throttle.set("probe", float("inf"))
-        os.waitpid(pid, 0)
-        throttle.remove("probe")
+    with open(reading, "rb", buffering=0), open(writing, "wb", buffering=0) as kept:
+        pid = os.fork()
+        if pid == 0:
+            # Waits for the end of the pipe, which also comes when the parent dies.
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+        try:
+            throttle.add("probe", pid)
+            throttle.set("probe", 0.5)
+            throttle.cpu_seconds("probe")
+            throttle.set("probe", float("inf"))
+        finally:
+            kept.close()
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            throttle.remove("probe")

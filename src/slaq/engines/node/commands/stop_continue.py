@@ -102,6 +102,15 @@ class StopContinue(Throttle):
         self._table.forget(job)
 
     @override
+    def still(self, job: str) -> bool:
+        tree = self._trees.get(job)
+        return tree is not None and not tree.running
+
+    @override
+    def holder(self, pid: int) -> str | None:
+        return None
+
+    @override
     def tick(self) -> float:
         if not self._trees:
             return math.inf
@@ -109,6 +118,7 @@ class StopContinue(Throttle):
         scanned = now >= self._scanned_at + self._scan_every
         if scanned:
             self._scan(now)
+            self._catch()
         for job, tree in self._trees.items():
             if scanned or tree.due <= now:
                 used = self._table.cpu_seconds(job)
@@ -124,6 +134,14 @@ class StopContinue(Throttle):
         self._table.scan()
         self._scanned_at = now
         self._scan_every = max(SCAN_SECONDS, (time.thread_time() - before) / SCAN_SHARE)
+
+    def _catch(self) -> None:
+        """Stop what belongs to a tree that stands still, and forks and exits too fast for a scan."""
+        hidden = [job for job in self._trees if self._table.take_hidden(job)]
+        if any(map(self.still, hidden)):
+            for pid in self._table.catch():
+                if not self.still(self._table.tree_of(pid) or ""):
+                    send([pid], signal.SIGCONT)
 
     def _apply(self, job: str, tree: ThrottledTree) -> None:
         if math.isinf(tree.cores):

@@ -4,13 +4,19 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
+from slaq.core.events import CpuUsed
+from slaq.core.scarcity import scarce
 from slaq.engines.files import last_lines
-from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, LaunchSetting, launch
-from slaq.engines.node.commands.readers import Readers
-from slaq.engines.node.commands.records import CommandExited, Launch, Record
+from slaq.engines.node.commands.descriptors import check_room
+from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
+from slaq.engines.node.commands.readers import Heard, Readers
+from slaq.engines.node.commands.records import CommandExited, Launch, Record, StartDelayed
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.tree import ProcessTable
@@ -20,6 +26,14 @@ from slaq.engines.processes import send
 USAGE_SECONDS = 0.2
 #: Seconds that a command waits at its gate for the process that reads it.
 READY_SECONDS = 5.0
+#: Seconds between two times that a command's CPU time is told, where it has grown by so many seconds.
+TELL_SECONDS, TELL_GROWTH = 2.0, 0.01
+#: Seconds between two tries to start a command where the system is short of something.
+TRY_SECONDS = 1.0
+#: Children that are waited for in a row; where there are more, whatever forks too fast is stopped meanwhile.
+MOST_REAPED = 1000
+#: Process ids that are named where processes cannot be killed.
+MOST_NAMED = 10
 #: Seconds between two looks at a tree that is being ended.
 END_SECONDS = 0.01
 #: Seconds after which a tree that was killed and is still there is given up (it waits for a broken disk).
@@ -30,47 +44,70 @@ LAST_WORDS_SECONDS = 10.0
 MOST_HEARD = 2
 
 
-class Supervisor:
-    """All commands of one node. Belongs in the main thread of a process of its own, which adopts orphans."""
+@dataclass(slots=True)
+class _Waiting:
+    """A command that could not be started yet, and the share it is to have."""
 
-    def __init__(self, throttle: Throttle, table: ProcessTable, readers: Readers, grace: float) -> None:
+    order: Launch
+    cores: float = 0.0
+
+
+class Supervisor:
+    """All commands of one node. Belongs in the main thread of a process of its own, which adopts orphans.
+
+    What goes wrong with one command ends that command, and no other. Where the system is short of descriptors,
+    processes or memory, a command that is to start waits.
+    """
+
+    def __init__(
+        self,
+        throttle: Throttle,
+        table: ProcessTable,
+        readers: Readers,
+        grace: float,
+        inherited: Inherited | None = None,
+    ) -> None:
+        """Take the way to enforce shares, the trees, and who reads what commands say.
+
+        `grace` is the seconds between asking a tree to end and killing it.
+        """
         self._throttle = throttle
         self._table = table
+        table.locate, table.reap = throttle.holder, self._reap_some
         self._readers = readers
         self._grace = grace
+        self._inherited = inherited or Inherited()
+        #: By the job's id.
+        self._commands: dict[str, SupervisedCommand] = {}
+        self._waiting: dict[str, _Waiting] = {}
         #: By the number that the readers know a command by.
         self._numbers = count(1)
         self._by_number: dict[int, SupervisedCommand] = {}
-        #: By the job's id.
-        self._commands: dict[str, SupervisedCommand] = {}
+        #: By the process id of its first process, until that has ended.
+        self._roots: dict[int, SupervisedCommand] = {}
+        #: CPU seconds last told, by the job's id.
+        self._told: dict[str, float] = {}
         self._news: list[Record] = []
-        self._usage_at = 0.0
+        self._usage_at = self._tell_at = self._try_at = 0.0
         #: When the next step is due; at once, where something has changed.
         self._due = 0.0
 
     @property
     def idle(self) -> bool:
         """Whether no command is left."""
-        return not self._commands
+        return not self._commands and not self._waiting
 
     def start(self, order: Launch) -> None:
-        """Start a command; it has no share yet. One that cannot be started ends at once."""
+        """Start a command, now or when it can be; it has no share yet. One that cannot be started ends."""
         self._due = 0.0
-        number = next(self._numbers)
-        try:
-            command = begin(order, number)
-            self._readers.open(number, order)
-            command.child = self._launch(order)
-        except OSError as error:
-            self._readers.forget(number)
-            fault = f"it could not be started ({error})"
-            self._news.append(CommandExited(job_id=order.job_id, status=NOT_EXECUTED, fault=fault))
-            return
-        command.release_at = time.monotonic() + READY_SECONDS
-        self._commands[order.job_id] = self._by_number[command.number] = command
+        self._waiting[order.job_id] = _Waiting(order)
+        if reason := self._try(order):
+            self._news.append(StartDelayed(job_id=order.job_id, reason=reason))
 
     def share(self, job_id: str, cores: float) -> None:
         """Change the share of a command."""
+        if job_id in self._waiting:
+            self._waiting[job_id].cores = cores
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
             # Fails where someone else has removed the group; the job then runs as it can.
@@ -80,6 +117,9 @@ class Supervisor:
 
     def stop(self, job_id: str) -> None:
         """End a command and its tree: asked first, then killed."""
+        if self._waiting.pop(job_id, None) is not None:
+            self._news.append(CommandExited(job_id=job_id, status=-signal.SIGTERM, stopped=True))
+            self._due = 0.0
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
             command.stopped = True
@@ -88,6 +128,8 @@ class Supervisor:
 
     def stop_all(self, grace: float) -> None:
         """End all commands, within a shorter time."""
+        for job_id in list(self._waiting):
+            self.stop(job_id)
         self._table.scan(thorough=True)
         for command in self._commands.values():
             if command.kill_at is None:
@@ -105,28 +147,28 @@ class Supervisor:
         if now < self._due:
             # Woken by a process that was stopped or continued, most likely by us.
             return self._take_news(), self._due - now
-        wanted = self._throttle.tick()
-        for command in self._commands.values():
-            if command.release_at is not None:
-                wanted = min(wanted, command.release_at - now)
-                if now >= command.release_at:
-                    command.fail_source(
-                        "the process that reads the losses does not answer; check the loss file"
-                    )
-                    command.release()
+        wanted = min(self._tick(), self._open_gates(now))
         if now >= self._usage_at:
             self._usage_at = now + USAGE_SECONDS
-            for command in self._commands.values():
-                command.samples.append((now, self._throttle.cpu_seconds(command.tree)))
-        ending = [command for command in self._commands.values() if command.kill_at is not None]
+            for command in self._each():
+                self._confine(command, lambda command: self._measure(command, now))
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_SECONDS
+            self._tell_usage()
+        if self._waiting and now >= self._try_at:
+            self._try_at = now + TRY_SECONDS
+            for waiting in list(self._waiting.values()):
+                self._try(waiting.order)
+        ending = [command for command in self._each() if command.kill_at is not None]
         if ending:
             self._table.scan()
             wanted = min(wanted, END_SECONDS)
         for command in ending:
-            self._end(command, now)
+            self._confine(command, lambda command: self._end(command, now))
+        self._table.kill_strays()
         if listen and self._readers.waiting:
             wanted = 0.0
-        wanted = min(wanted, USAGE_SECONDS if self._commands else math.inf)
+        wanted = min(wanted, math.inf if self.idle else USAGE_SECONDS)
         self._due = now + wanted
         return self._take_news(), wanted
 
@@ -134,12 +176,58 @@ class Supervisor:
         """Leave nothing stopped and no group behind, whatever state things are in."""
         for command in self._commands.values():
             members = set(self._table.members(command.tree))
-            self._throttle.remove(command.tree)
+            with suppress(OSError):
+                self._throttle.remove(command.tree)
+            # The keeper ends what is not reached here.
             send(members, signal.SIGCONT, signal.SIGKILL)
         self._commands.clear()
         self._readers.close()
         self._table.scan(thorough=True)
-        send(self._table.strays, signal.SIGKILL)
+        self._table.kill_strays()
+
+    def _each(self) -> list[SupervisedCommand]:
+        return list(self._commands.values())
+
+    def _confine(self, command: SupervisedCommand, act: Callable[[SupervisedCommand], object]) -> None:
+        """Do something with one command; where that goes wrong, end this command only."""
+        try:
+            act(command)
+        except Exception as error:
+            if scarce(error) or command.launch.job_id not in self._commands:
+                return  # tried again in the next step
+            command.fault = command.fault or f"it could not be supervised any more ({error!r})"
+            if command.kill_at is None:
+                self._ask_to_end(command, self._grace)
+            elif command.status is not None and not self._table.members(command.tree):
+                self._discard(command)
+            elif time.monotonic() >= command.kill_at:
+                self._kill(command)
+
+    def _tick(self) -> float:
+        try:
+            return self._throttle.tick()
+        except OSError:
+            return USAGE_SECONDS
+
+    def _measure(self, command: SupervisedCommand, now: float) -> None:
+        command.samples.append((now, self._throttle.cpu_seconds(command.tree)))
+        assert command.child is not None
+        command.child.hear()
+
+    def _tell_usage(self) -> None:
+        for job_id, command in self._commands.items():
+            used = command.samples[-1][1]
+            if used >= self._told.get(job_id, 0.0) + TELL_GROWTH:
+                self._told[job_id] = used
+                self._news.append(CpuUsed(job_id=job_id, at=command.samples[-1][0], cpu_seconds=used))
+
+    def _discard(self, command: SupervisedCommand) -> None:
+        """Drop a command of which nothing is left, and whose last words cannot be had."""
+        order = command.launch
+        self._forget(command)
+        status = -signal.SIGKILL if command.status is None else command.status
+        end = CommandExited(job_id=order.job_id, status=status, stopped=command.stopped, fault=command.fault)
+        self._news += [*command.news, end]
 
     def _take_news(self) -> list[Record]:
         for command in self._commands.values():
@@ -148,48 +236,100 @@ class Supervisor:
         news, self._news = self._news, []
         return news
 
+    def _try(self, order: Launch) -> str:
+        """Start a command that waits; return what the system was short of, where that is why it still waits."""
+        cores, number = self._waiting[order.job_id].cores, next(self._numbers)
+        try:
+            check_room(len(self._commands))
+            command = begin(order, number)
+            self._readers.open(number, order)
+            command.child = self._launch(order)
+        except Exception as error:
+            self._readers.forget(number)
+            if scarce(error):
+                return str(error)
+            del self._waiting[order.job_id]
+            fault = f"it could not be started ({error})"
+            self._news.append(CommandExited(job_id=order.job_id, status=NOT_EXECUTED, fault=fault))
+            return ""
+        del self._waiting[order.job_id]
+        self._commands[order.job_id] = self._roots[command.child.pid] = self._by_number[number] = command
+        command.release_at = time.monotonic() + READY_SECONDS
+        if cores > 0.0:
+            self.share(order.job_id, cores)
+        return ""
+
     def _launch(self, order: Launch) -> Child:
         spec = order.spec
+        inherited = self._inherited
+        if spec.open_files is not None:
+            inherited = replace(inherited, open_files=spec.open_files)
         setting = LaunchSetting(
-            cwd=order.cwd, env=order.env, log=spec.log, run_as=spec.run_as, open_files=spec.open_files
+            cwd=order.cwd, env=order.env, log=spec.log, run_as=spec.run_as, inherited=inherited
         )
         child = launch(spec.argv, setting)
         try:
-            self._table.plant(order.tree, child.pid)
+            user = None if spec.run_as is None else spec.run_as.uid
+            self._table.plant(order.tree, child.pid, mark=order.mark, user=user)
             self._throttle.add(order.tree, child.pid)
-        except OSError:
+        except Exception:
+            child.close()
             os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
-            self._throttle.remove(order.tree)
+            with suppress(OSError):
+                self._throttle.remove(order.tree)
             self._table.forget(order.tree)
             raise
         return child
 
     def _reap(self) -> None:
-        while True:
+        if not self._reap_some():
+            # Processes come and go faster than they can be waited for, and would soon take all numbers there are:
+            # they stand still until that is made up for.
+            caught = self._table.catch()
+            while not self._reap_some():
+                pass
+            self._resume(caught)
+
+    def _resume(self, caught: set[int]) -> None:
+        """Continue processes that were stopped to be caught, unless their trees are to stand still."""
+        still = {pid for pid in caught if self._throttle.still(self._table.tree_of(pid) or "")}
+        send(caught - still, signal.SIGCONT)
+
+    def _reap_some(self) -> bool:
+        """Wait for children that have exited; return whether for all of them."""
+        for _ in range(MOST_REAPED):
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._table.waited(pid, usage)
+                return True
+            if exited is None:
+                return True
+            self._table.place_exited(exited.si_pid, exited.si_uid)
+            _, status, usage = os.wait4(exited.si_pid, 0)
+            self._table.waited(exited.si_pid, usage)
             self._due = 0.0
-            for command in self._commands.values():
-                if command.child is not None and command.child.pid == pid and command.status is None:
-                    command.status = os.waitstatus_to_exitcode(status)
-                    command.fault = command.child.complaint()
-                    if command.kill_at is None:
-                        # What it leaves behind may still have to clear up, and is given the time to.
-                        self._table.scan(thorough=True)
-                        self._ask_to_end(command, self._grace)
+            if exited.si_pid in self._roots:
+                self._exited(self._roots.pop(exited.si_pid), status)
+        return False
+
+    def _exited(self, command: SupervisedCommand, status: int) -> None:
+        """Take note of how the first process of a command ended."""
+        assert command.child is not None
+        command.child.hear()
+        command.status = os.waitstatus_to_exitcode(status)
+        command.fault = command.fault or command.child.complaint
+        if command.kill_at is None:
+            # What it leaves behind may still have to clear up, and is given the time to.
+            self._table.scan(thorough=True)
+            self._ask_to_end(command, self._grace)
 
     def _ask_to_end(self, command: SupervisedCommand, grace: float) -> None:
         command.kill_at = time.monotonic() + grace
         self._due = 0.0
         with suppress(OSError):
             self._throttle.set(command.tree, math.inf)
-        send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
+        self._table.send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
 
     def _end(self, command: SupervisedCommand, now: float) -> None:
         """See to a tree that was asked to end: kill it once its time is up, and conclude it once empty and read."""
@@ -198,16 +338,28 @@ class Supervisor:
         if command.read_until is not None:
             if command.all_read or now >= command.read_until:
                 self._conclude(command)
-        elif not members and command.status is not None:
+        elif not members and command.status is not None and self._is_empty(command, now):
             self._finish_reading(command, now)
         elif now >= command.kill_at + ABANDON_SECONDS:
-            command.fault = command.fault or f"processes {sorted(members)} could not be killed"
+            named = ", ".join(map(str, sorted(members)[:MOST_NAMED]))
+            command.fault = command.fault or f"{len(members)} processes could not be killed, such as {named}"
             self._finish_reading(command, now)
         elif now >= command.kill_at:
-            # Stopped first, so that none forks while the others are being killed.
-            send(members, signal.SIGSTOP)
-            self._table.scan()
-            send(self._table.members(command.tree), signal.SIGKILL)
+            self._kill(command)
+
+    def _is_empty(self, command: SupervisedCommand, now: float) -> bool:
+        """Return whether nothing is left of a tree in which the last scan found nothing."""
+        self._table.scan(thorough=True)
+        # Where processes came and went between the scans, there may be others.
+        return not self._table.take_hidden(command.tree) and not self._table.members(command.tree)
+
+    def _kill(self, command: SupervisedCommand) -> None:
+        # Stopped first, so that none forks while the others are being killed.
+        send(self._table.members(command.tree), signal.SIGSTOP)
+        caught = self._table.catch()
+        members = self._table.members(command.tree)
+        self._table.send(members, signal.SIGKILL)
+        self._resume(caught - members)
 
     def _finish_reading(self, command: SupervisedCommand, now: float) -> None:
         """Have all that a command wrote be read, now that it writes no more."""
@@ -215,23 +367,44 @@ class Supervisor:
         self._readers.finish(command.number)
 
     def _conclude(self, command: SupervisedCommand) -> None:
-        cpu_seconds = self._throttle.cpu_seconds(command.tree)
         if not command.all_read and not command.stopped:
             command.fail_source("the losses could not be read to their end: their files do not answer")
-        self._readers.forget(command.number)
-        self._throttle.remove(command.tree)
-        self._table.forget(command.tree)
         order = command.launch
-        del self._commands[order.job_id], self._by_number[command.number]
         end = CommandExited(
             job_id=order.job_id,
             status=-signal.SIGKILL if command.status is None else command.status,
             stopped=command.stopped,
-            cpu_seconds=cpu_seconds,
+            cpu_seconds=self._throttle.cpu_seconds(command.tree),
             tail=last_lines(order.spec.log, command.log_start),
             fault=command.fault,
         )
+        self._forget(command)
         self._news += [*command.news, end]
+
+    def _forget(self, command: SupervisedCommand) -> None:
+        if command.child is not None:
+            command.child.close()
+            self._roots.pop(command.child.pid, None)
+        del self._commands[command.launch.job_id], self._by_number[command.number]
+        self._told.pop(command.launch.job_id, None)
+        self._readers.forget(command.number)
+        with suppress(OSError):
+            self._throttle.remove(command.tree)
+        self._table.forget(command.tree)
+
+    # What the commands say
+
+    def _open_gates(self, now: float) -> float:
+        """Let commands run whose reader does not answer in time; return the seconds until the next one is due."""
+        wanted = math.inf
+        for command in self._commands.values():
+            if command.release_at is None:
+                continue
+            wanted = min(wanted, command.release_at - now)
+            if now >= command.release_at:
+                command.fail_source("the process that reads the losses does not answer; check the loss file")
+                command.release()
+        return wanted
 
     def _hear(self, now: float, *, items: bool) -> None:
         """Take in what the readers have read; with `items` unset losses wait."""
@@ -241,14 +414,16 @@ class Supervisor:
                 return
             self._due = 0.0
             command = self._by_number.get(heard.number)
-            if command is None:
-                continue
-            if heard.failure:
-                command.fail_source(heard.failure)
-            if heard.ready:
-                command.release()
-            if heard.items:
-                command.take(heard.items, now, self._throttle.cpu_seconds(command.tree))
-                if command.read_until is not None:
-                    command.read_until = now + LAST_WORDS_SECONDS
-            command.all_read = command.all_read or heard.done
+            if command is not None:
+                self._confine(command, partial(self._take_in, heard=heard, now=now))
+
+    def _take_in(self, command: SupervisedCommand, heard: Heard, now: float) -> None:
+        if heard.failure:
+            command.fail_source(heard.failure)
+        if heard.ready:
+            command.release()
+        if heard.items:
+            command.take(heard.items, now, self._throttle.cpu_seconds(command.tree))
+            if command.read_until is not None:
+                command.read_until = now + LAST_WORDS_SECONDS
+        command.all_read = command.all_read or heard.done

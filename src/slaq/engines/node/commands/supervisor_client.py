@@ -4,24 +4,36 @@ import logging
 import math
 import os
 import secrets
+import select
 import selectors
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
 from slaq.core.errors import CommandError, DuplicateJobError, UnknownNameError
+from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
-from slaq.engines.node.commands.records import CommandExited, CommandSpec, Launch, Ready, Record
+from slaq.engines.node.commands.keeper import main
+from slaq.engines.node.commands.launch import NOT_EXECUTED
+from slaq.engines.node.commands.marks import MARK, kill_marked, mark
+from slaq.engines.node.commands.records import (
+    CommandExited,
+    CommandSpec,
+    Launch,
+    Ready,
+    Record,
+    StartDelayed,
+)
 from slaq.engines.node.commands.shares import WAYS
-from slaq.engines.node.commands.supervisor_process import main
-from slaq.engines.node.commands.tree import MARK, kill_marked
 from slaq.engines.node.peers import Peer
 from slaq.engines.node.spawn import spawn
 from slaq.engines.node.wire import Channel, HangUpError, Head
 from slaq.engines.packing import pack, unpack
-from slaq.engines.processes import thread_limits
+from slaq.engines.processes import send, thread_limits
 from slaq.jobs import share, variables
 
 _log = logging.getLogger(__name__)
@@ -30,6 +42,8 @@ _log = logging.getLogger(__name__)
 REPORTS = "reports.jsonl"
 #: Seconds a supervisor has to get ready, and to end.
 PATIENCE = 30.0
+#: Seconds between two tries to start what could not be started because this process is short of something.
+TRY_SECONDS = 1.0
 
 
 class SupervisorClient:
@@ -37,14 +51,16 @@ class SupervisorClient:
 
     To be used from one thread. Each command that was started ends once, in one CommandExited, and nothing is
     told of it afterwards; its id can then be used again. Whatever ends this process, even SIGKILL, ends the
-    commands with all their descendants.
+    commands with all their descendants. Between this process and the supervisor there is the keeper (`keeper.py`),
+    which ends what is left when the supervisor is killed.
     """
 
     def __init__(self, *, throttle: str | None = None, grace: float = 3.0, token: str | None = None) -> None:
         """Take the best way to enforce CPU shares, or the named one.
 
-        `grace` is the seconds between asking a tree to end and killing it. `token` marks the processes, so
-        that whoever kept it can find what is left of them (`tree.kill_marked`); a fresh one unless given.
+        `grace` is the seconds between asking a tree to end and killing it. `token` is the secret under which the
+        processes are marked, so that whoever kept it can find what is left of them (`marks.kill_marked`); a fresh
+        one unless given.
         """
         if throttle is not None and throttle not in WAYS:
             raise UnknownNameError("way to enforce CPU shares", throttle, WAYS)
@@ -55,11 +71,22 @@ class SupervisorClient:
         self._force = throttle
         self._grace = grace
         self._owner = os.getpid()
+        #: The keeper; and the supervisor, by its process id and by a descriptor that holds on to it.
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = self._supervisor = -1
         self._peer: Peer | None = None
-        self._token = token or secrets.token_hex(6)
+        #: When the keeper was found dead that was to outlive the supervisor.
+        self._bereft_at = math.inf
+        self._closing = False
+        self._token = token or secrets.token_hex(32)
         self._count = 0
         self._running: set[str] = set()
+        #: Those of them that were told to stop.
+        self._stopping: set[str] = set()
+        #: Commands that this process could not pass on yet, and the shares they are to have.
+        self._waiting: dict[str, CommandSpec] = {}
+        self._shares: dict[str, float] = {}
+        self._try_at = 0.0
         self._records: list[Record] = []
 
     def __enter__(self) -> Self:
@@ -73,6 +100,11 @@ class SupervisorClient:
     @property
     def pid(self) -> int | None:
         """The process id of the supervisor, where there is one."""
+        return None if self._process is None else self._pid
+
+    @property
+    def keeper(self) -> int | None:
+        """The process id of the keeper, where there is one."""
         return None if self._process is None else self._process.pid
 
     def prepare(self) -> None:
@@ -91,33 +123,72 @@ class SupervisorClient:
             )
         if not isinstance(told, Ready):
             sock.close()
-            process.kill()
+            # Told to end, it ends the supervisor first.
+            process.terminate()
             process.wait()
             raise told
         self._process, self._peer = process, Peer(sock, self.selector, self._ready)
+        self._pid, self._supervisor = told.pid, _held(told.pid)
+        self._bereft_at = math.inf
         self.throttle = told.throttle
         extra = {"throttle": told.throttle, "refused": dict(told.refused)}
         _log.info("cpu shares chosen", extra=extra)
 
     def start(self, job_id: str, spec: CommandSpec) -> None:
-        """Start a command; it stands still until it gets a share."""
+        """Start a command; it stands still until it gets a share.
+
+        Where this process is short of descriptors, processes or memory, the command waits, and `poll` tries again.
+        """
         if job_id in self._running:
             raise DuplicateJobError(job_id)
-        cwd = checked(spec)
-        self.prepare()
+        self._waiting[job_id] = spec
+        reason = self._order(job_id)
+        self._running.add(job_id)
+        if reason:
+            self._records.append(StartDelayed(job_id=job_id, reason=reason))
+
+    def _order(self, job_id: str) -> str:
+        """Order a command that waits; return why it still waits, where it does; raises where it cannot run."""
+        spec = self._waiting[job_id]
+        try:
+            cwd = checked(spec)
+            self.prepare()
+        except (OSError, CommandError) as error:
+            if scarce(error):
+                return str(error)
+            del self._waiting[job_id]
+            raise
+        except BaseException:
+            del self._waiting[job_id]
+            raise
+        del self._waiting[job_id]
         self._count += 1
-        tree = f"{self._token}.{self._count}"
+        tree = str(self._count)
+        made = mark(self._token, tree)
         directory = spec.directory.absolute()
         env = _environment(spec) | {
             variables.REPORTS: str(directory / REPORTS),
             variables.SHARE: str(directory / share.FILE),
-            MARK: tree,
+            MARK: made,
         }
-        self._running.add(job_id)
         self._tell(
             "start",
-            Launch(job_id=job_id, tree=tree, spec=spec, cwd=cwd, env=env, reports=directory / REPORTS),
+            Launch(
+                job_id=job_id, tree=tree, mark=made, spec=spec, cwd=cwd, env=env, reports=directory / REPORTS
+            ),
         )
+        return ""
+
+    def _order_waiting(self) -> None:
+        """Try again to order what waits."""
+        self._try_at = time.monotonic() + TRY_SECONDS
+        for job_id in list(self._waiting):
+            try:
+                if self._order(job_id):
+                    continue
+                self._tell("share", job_id, self._shares.pop(job_id, 0.0))
+            except Exception as error:
+                self._ended(CommandExited(job_id=job_id, status=NOT_EXECUTED, fault=str(error)))
 
     def set_share(self, job_id: str, cores: float) -> None:
         """Cap the command's whole tree at so many cores: 0 to stand still, infinity to run free.
@@ -126,12 +197,17 @@ class SupervisorClient:
         """
         if not cores >= 0.0:
             raise ValueError(f"a share is 0 cores or more, not {cores}")
-        if job_id in self._running:
+        if job_id in self._waiting:
+            self._shares[job_id] = cores
+        elif job_id in self._running:
             self._tell("share", job_id, cores)
 
     def stop(self, job_id: str) -> None:
         """Have a command and its tree ended; CommandExited follows. One that has ended is left alone."""
-        if job_id in self._running:
+        if self._waiting.pop(job_id, None) is not None:
+            self._ended(CommandExited(job_id=job_id, status=-signal.SIGTERM, stopped=True))
+        elif job_id in self._running:
+            self._stopping.add(job_id)
             self._tell("stop", job_id)
 
     def poll(self, seconds: float | None = 0.0) -> list[Record]:
@@ -139,26 +215,35 @@ class SupervisorClient:
 
         Waits for so many seconds at most, or without end, unless something happens; by default not at all.
         """
+        if self._waiting:
+            seconds = TRY_SECONDS if seconds is None else min(seconds, TRY_SECONDS)
+            if time.monotonic() >= self._try_at:
+                self._order_waiting()
         self._pump(0.0 if self._records else seconds)
         records, self._records = self._records, []
         return records
 
     def close(self) -> None:
         """End everything and wait for it; the last records can still be polled."""
+        for job_id in list(self._waiting):
+            self.stop(job_id)
         if self._peer is None or self._process is None:
             return
         if os.getpid() != self._owner:
             # A fork of the node: neither the supervisor nor the commands are its own.
             self._peer.close()
+            self._let_go()
             self._peer = self._process = None
             return
+        self._closing = True
         self._tell("close")
         # The stream ends when the supervisor has seen the last tree out.
         deadline = time.monotonic() + PATIENCE
-        while self._process is not None:
+        while self.pid is not None:
             if time.monotonic() > deadline:
                 self._lose("it did not end")
             self._pump(0.1)
+        self._closing = False
 
     def _tell(self, method: str, *arguments: Any) -> None:
         if self._peer is not None:
@@ -167,10 +252,17 @@ class SupervisorClient:
     def _pump(self, seconds: float | None) -> None:
         for key, events in self.selector.select(seconds):
             key.data(events)
-        # Its socket may be held open by a command that was being started when it died.
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is None or self._process.poll() is None:
+            return
+        if self._process.returncode >= 0:
+            # The keeper ends last: whatever there was to tell is in the socket.
             while self._peer is not None:
                 self._ready()
+        elif time.monotonic() > self._bereft_at + PATIENCE:
+            self._lose("its keeper was killed, and it did not end")
+        else:
+            # Without its keeper, the supervisor ends its trees by itself.
+            self._bereft_at = min(self._bereft_at, time.monotonic())
 
     def _ready(self) -> None:
         """Take in a message, if one has come whole; a supervisor that has hung up is lost."""
@@ -183,30 +275,42 @@ class SupervisorClient:
             return
         if message is not None:
             self._take(unpack(message.payload))
-        elif self._process is not None and self._process.poll() is not None:
+        elif self._process is not None and self._process.poll() is not None and self._process.returncode >= 0:
             self._lose("it ended")
 
     def _take(self, told: str | list[Record]) -> None:
         if isinstance(told, str):
             _log.error("command supervisor crashed", extra={"traceback": told})
-        else:
-            self._records += told
-            self._running -= {record.job_id for record in told if isinstance(record, CommandExited)}
+            return
+        for record in told:
+            if not isinstance(record, CommandExited):
+                self._records.append(record)
+            elif not record.stopped or self._closing or record.job_id in self._stopping:
+                self._ended(record)
+            # Else nobody here had it ended: the supervisor is about to end, and its commands are lost with it.
+
+    def _ended(self, record: CommandExited) -> None:
+        """Take in the end of a command."""
+        self._records.append(record)
+        for of_job in (self._running, self._stopping):
+            of_job.discard(record.job_id)
+        self._waiting.pop(record.job_id, None)
+        self._shares.pop(record.job_id, None)
 
     def _lose(self, why: str) -> None:
-        """Give up the supervisor: whether asked to or not, nothing may be left of its trees."""
+        """Give up the supervisor: whether asked to or not, nothing may be left of its trees when this returns."""
         status = self._drop()
-        if self._running:
+        lost = sorted(self._running - self._waiting.keys())
+        if lost:
             _log.error("command supervisor lost", extra={"why": why, "status": status})
-            kill_marked(f"{self._token}.")
+        if lost or status is None or status < 0:
+            kill_marked(self._token)
         fault = f"the process that supervises commands was lost ({why}, status {status})"
-        self._records += (
-            CommandExited(job_id=job_id, status=-9, fault=fault, lost=True)
-            for job_id in sorted(self._running)
-        )
-        self._running.clear()
+        for job_id in lost:
+            self._ended(CommandExited(job_id=job_id, status=-9, fault=fault, lost=True))
 
     def _drop(self) -> int | None:
+        """Wait for the supervisor and its keeper; return the keeper's exit status, which is the supervisor's."""
         peer, process = self._peer, self._process
         self._peer = self._process = self.throttle = None
         if peer is not None:
@@ -214,10 +318,47 @@ class SupervisorClient:
         if process is None:
             return None
         try:
-            return process.wait(PATIENCE)
+            status = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+            # The supervisor stands still. Once it is killed, the keeper ends what is left.
+            self._kill_supervisor()
+            try:
+                status = process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
+        if status < 0:
+            self._outwait_supervisor()
+        self._let_go()
+        return status
+
+    def _outwait_supervisor(self) -> None:
+        """Wait for a supervisor that has hung up and has no keeper; kill it where that takes too long."""
+        if self._supervisor >= 0:
+            ended = select.poll()
+            ended.register(self._supervisor, select.POLLIN)
+            ended.poll(PATIENCE * 1000)
+        self._kill_supervisor()
+
+    def _kill_supervisor(self) -> None:
+        if self._supervisor >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+        else:
+            send([self._pid], signal.SIGKILL)
+
+    def _let_go(self) -> None:
+        if self._supervisor >= 0:
+            os.close(self._supervisor)
+        self._pid = self._supervisor = -1
+
+
+def _held(pid: int) -> int:
+    """Return a descriptor that holds on to a process, so that its number cannot lead to another one; -1 without."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
 
 
 def _environment(spec: CommandSpec) -> dict[str, str]:

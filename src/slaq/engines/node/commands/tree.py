@@ -3,23 +3,41 @@
 Descendants are found by one listing of /proc for all trees, of which only the processes not seen before are
 looked at: cheaper than following `children` files as soon as a tree has a few processes, and it finds those
 that were given a new parent. A process once in a tree stays in it, whatever session or parent it takes later.
+
+An orphan whose parents died before they were seen belongs, in this order, to the tree whose control group holds
+it, whose mark it bears, whose session it is in, or, of its user's trees, to the newest. So whatever a process does
+to hide where it comes from, it ends up with its own user's jobs.
 """
 
 import os
 import signal
-import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from resource import struct_rusage
 
-from slaq.engines.processes import cpu_seconds, send
-
-#: The environment variable that marks the processes of a tree, for those whose parents died before they were seen.
-MARK = "SLAQ_TREE"
+from slaq.engines.node.commands.marks import mark_of
+from slaq.engines.processes import (
+    CHILD_SYSTEM,
+    CHILD_USER,
+    PARENT,
+    SESSION,
+    STARTED,
+    children,
+    cpu_seconds,
+    send,
+    send_exactly,
+    stat_fields,
+    user_of,
+)
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-#: Fields of /proc/PID/stat, counted after the name in brackets.
-_PARENT, _SESSION, _CHILD_USER, _CHILD_SYSTEM, _STARTED = 1, 3, 13, 14, 19
-#: One of so many scans also reads the CPU time of children that have exited.
+#: One of so many scans also reads the CPU time of children that have exited, and whether a member's number has
+#: become that of another process.
 _SCANS_PER_READING = 5
+#: One of so many scans is thorough by itself.
+_SCANS_PER_CHECK = 50
+#: Looks that `catch` takes at most, and how many of them in a row find nothing new once all are caught.
+_MOST_LOOKS, _QUIET_LOOKS = 300, 3
 
 
 class ProcessTable:
@@ -31,16 +49,24 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self._me = os.getpid()
+        self._session = os.getsid(0)
         self._known: set[int] = set()
-        #: Children of this process that belong to no tree.
-        self._exempt: set[int] = set()
         self._tree_of: dict[int, str] = {}
         self._members: dict[str, set[int]] = {}
+        #: By tree, the newest last: the process at its root, and the user it runs as.
         self._root: dict[str, int] = {}
+        self._user: dict[str, int] = {}
+        self._by_mark: dict[str, str] = {}
         #: When each member began, which tells it from a later process of the same number.
         self._began: dict[int, bytes] = {}
-        #: Orphans of no known tree.
-        self.strays: set[int] = set()
+        #: Orphans that belong to no tree, and when each began.
+        self.strays: dict[int, bytes] = {}
+        #: Trees of which a process came and went without being seen alive, since `take_hidden` was last called.
+        self._hidden: set[str] = set()
+        #: Returns the tree whose control group holds a process, where groups are used.
+        self.locate: Callable[[int], str | None] = lambda pid: None
+        #: Waits for the children that have exited.
+        self.reap: Callable[[], object] = lambda: None
         #: CPU seconds of exited children, per live process.
         self._children: dict[int, float] = {}
         #: CPU seconds of the processes waited for here, per tree; and the most ever read.
@@ -48,50 +74,108 @@ class ProcessTable:
         self._most: dict[str, float] = {}
         self._scans = 0
 
-    def exempt(self, pid: int) -> None:
-        """Take note that a child of this process belongs to no tree."""
-        self._exempt.add(pid)
-
-    def plant(self, tree: str, root: int) -> None:
-        """Begin a tree with the process at its root."""
+    def plant(self, tree: str, root: int, *, mark: str = "", user: int | None = None) -> None:
+        """Begin a tree with the process at its root, which has that mark and is to run as that user, or as ours."""
+        row = stat_fields(root)
         self._root[tree] = root
+        self._user[tree] = os.getuid() if user is None else user
+        if mark:
+            self._by_mark[mark] = tree
         self._members[tree] = set()
         self._reaped[tree] = self._most[tree] = 0.0
-        self._join(root, tree, _stat(root))
+        self._join(root, tree, row)
 
     def forget(self, tree: str) -> None:
         """Drop a tree that has ended."""
         for pid in tuple(self._members.get(tree, ())):
             self._leave(pid)
         self._members.pop(tree, None)
-        for of_tree in (self._root, self._reaped, self._most):
+        for of_tree in (self._root, self._user, self._reaped, self._most):
             of_tree.pop(tree, None)
+        self._by_mark = {mark: other for mark, other in self._by_mark.items() if other != tree}
+        self._hidden.discard(tree)
 
     def members(self, tree: str) -> set[int]:
         """Return the processes of the tree as last scanned, those that wait to be reaped included."""
         return self._members.get(tree, set())
 
+    def send(self, pids: Iterable[int], *signals: int) -> None:
+        """Send each signal to each of these members, and never to another process that took a number over."""
+        for pid in pids:
+            if pid in self._began:
+                send_exactly(pid, self._began[pid], *signals)
+
+    def kill_strays(self) -> None:
+        """Kill the orphans that belong to no tree: nobody answers for them."""
+        for pid, began in self.strays.items():
+            send_exactly(pid, began, signal.SIGKILL)
+
     def scan(self, *, thorough: bool = False) -> None:
         """Find processes that came and went; if thorough, check known ones too, because process ids are reused."""
+        # Where descriptors are short, all stays as it was, and a later scan finds it.
+        with suppress(OSError):
+            self._scan(thorough=thorough or self._scans % _SCANS_PER_CHECK == 0)
+
+    def _scan(self, *, thorough: bool) -> None:
         listed = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
-        for pid in tuple(self._tree_of):
-            if pid not in listed or (thorough and self._is_another(pid)):
-                self._leave(pid)
-        self.strays &= listed
+        self._scans += 1
+        reading = thorough or self._scans % _SCANS_PER_READING == 0
+        known = {pid: stat_fields(pid) for pid in self._tree_of} if reading else {}
         fresh = listed if thorough else listed - self._known
-        self._known = listed
-        self._exempt &= listed
-        rows = {
-            pid: row
-            for pid in fresh
-            if pid not in self._tree_of and pid not in self._exempt and (row := _stat(pid))
-        }
+        rows = {pid: row for pid in fresh if pid not in self._tree_of and (row := stat_fields(pid))}
+        for pid in tuple(self._tree_of):
+            row = known.get(pid, [])
+            if pid not in listed or (reading and (not row or row[STARTED] != self._began[pid])):
+                self._leave(pid)
+                if row:
+                    rows[pid] = row
+            elif reading:
+                self._children[pid] = (int(row[CHILD_USER]) + int(row[CHILD_SYSTEM])) / _TICKS
+        self.strays = {pid: began for pid, began in self.strays.items() if pid in listed}
         for pid in rows:
             self._place(pid, rows)
-        self._scans += 1
-        if thorough or self._scans % _SCANS_PER_READING == 0:
-            for pid in self._tree_of:
-                self._read_children(pid)
+        self._known = listed
+
+    def catch(self) -> set[int]:
+        """Stop processes that fork and exit faster than a scan can see them alive; return them.
+
+        At any moment the last of such a chain is our child: its parent has just exited.
+        """
+        caught: set[int] = set()
+        quiet = 0
+        for _ in range(_MOST_LOOKS):
+            self.reap()
+            fresh = [pid for pid in children() if pid not in self._tree_of and pid not in caught]
+            fresh = [pid for pid in fresh if not self._is_ours(pid)]
+            send(fresh, signal.SIGSTOP)
+            caught.update(fresh)
+            quiet = 0 if fresh else quiet + 1
+            if quiet == _QUIET_LOOKS:
+                break
+        self.scan()
+        return caught & self._tree_of.keys()
+
+    def take_hidden(self, tree: str) -> bool:
+        """Return whether a process of the tree came and went unseen since the last call."""
+        hidden = tree in self._hidden
+        self._hidden.discard(tree)
+        return hidden
+
+    def tree_of(self, pid: int) -> str | None:
+        """Return the tree that a process belongs to, or None."""
+        return self._tree_of.get(pid)
+
+    def place_exited(self, pid: int, user: int) -> None:
+        """Place a child of that user that is about to be waited for here, if no scan has seen it alive."""
+        if pid in self._tree_of or not self._root:
+            return
+        with suppress(OSError):
+            row = stat_fields(pid)
+            if row and int(row[SESSION]) != self._session:
+                tree = self._tree_of_session(int(row[SESSION])) or self._newest_of(user)
+                if tree is not None:
+                    self._join(pid, tree, row)
+                    self._hidden.add(tree)
 
     def waited(self, pid: int, usage: struct_rusage) -> None:
         """Count the CPU time of a process that was waited for here."""
@@ -110,15 +194,12 @@ class ProcessTable:
         self._most[tree] = max(used, self._most.get(tree, 0.0))
         return self._most[tree]
 
-    def _is_another(self, pid: int) -> bool:
-        row = _stat(pid)
-        return not row or row[_STARTED] != self._began[pid]
-
     def _join(self, pid: int, tree: str, row: list[bytes]) -> None:
-        self._began[pid] = row[_STARTED] if row else b""
+        self._began[pid] = row[STARTED] if row else b""
         self._tree_of[pid] = tree
         self._members[tree].add(pid)
         self._known.add(pid)
+        self.strays.pop(pid, None)
 
     def _leave(self, pid: int) -> None:
         self._members[self._tree_of.pop(pid)].discard(pid)
@@ -131,81 +212,42 @@ class ProcessTable:
         line: list[int] = []
         while pid in rows and pid not in line:
             line.append(pid)
-            parent = int(rows[pid][_PARENT])
+            parent = int(rows[pid][PARENT])
             if parent == self._me:
-                tree = self._orphan_of(pid, int(rows[pid][_SESSION]))
+                tree = self._orphan_of(pid, rows[pid])
                 break
             pid = parent
         else:
             tree = self._tree_of.get(pid)
         for member in line:
-            if tree is not None:
+            if tree is not None and member not in self._tree_of:
                 self._join(member, tree, rows[member])
 
-    def _orphan_of(self, pid: int, session: int) -> str | None:
-        """Return the tree of an orphan: by its mark, else by its session, else the only tree there is."""
-        mark = mark_of(pid)
-        if mark in self._root:
-            return mark
-        for tree, root in self._root.items():
-            if session == root:
-                return tree
-        if len(self._root) == 1:
-            return next(iter(self._root))
-        self.strays.add(pid)
-        return None
+    def _orphan_of(self, pid: int, row: list[bytes]) -> str | None:
+        """Return the tree of a child of ours that was not started here as the root of one."""
+        if pid in self._tree_of:
+            return self._tree_of[pid]
+        if int(row[SESSION]) == self._session:
+            # No process can enter the session it is not in: this one serves the supervisor itself.
+            return None
+        located = self.locate(pid)
+        tree = located if located in self._root else self._by_mark.get(mark_of(pid) or "")
+        tree = tree or self._tree_of_session(int(row[SESSION]))
+        if tree is None and (user := user_of(pid)) is not None:
+            tree = self._newest_of(user)
+        if tree is None and row[0] not in (b"Z", b"X"):
+            self.strays[pid] = row[STARTED]
+        return tree
 
-    def _read_children(self, pid: int) -> None:
-        row = _stat(pid)
-        if row:
-            self._children[pid] = (int(row[_CHILD_USER]) + int(row[_CHILD_SYSTEM])) / _TICKS
+    def _tree_of_session(self, session: int) -> str | None:
+        by_root = (tree for tree, root in self._root.items() if session == root)
+        return next(by_root, None) or self._tree_of.get(session)
 
+    def _newest_of(self, user: int) -> str | None:
+        return next((tree for tree in reversed(self._user) if self._user[tree] == user), None)
 
-def kill_marked(prefix: str) -> None:
-    """Kill every process whose mark begins with the prefix, until none is left.
-
-    For processes whose supervisor was killed.
-    """
-    deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline:
-        marked = [int(name) for name in os.listdir("/proc") if name.isdecimal() and _bears(int(name), prefix)]
-        if not marked:
-            return
-        send(marked, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def mark_of(pid: int) -> str | None:
-    """Return the mark in the environment the process began with, or None."""
-    content = _read(pid, "environ", 1 << 20)
-    start = f"{MARK}=".encode()
-    for entry in content.split(b"\0"):
-        if entry.startswith(start):
-            return entry.removeprefix(start).decode(errors="replace")
-    return None
-
-
-def _bears(pid: int, prefix: str) -> bool:
-    row = _stat(pid)
-    if not row or row[0] in (b"Z", b"X"):
-        return False
-    mark = mark_of(pid)
-    return mark is not None and mark.startswith(prefix) and pid != os.getpid()
-
-
-def _stat(pid: int) -> list[bytes]:
-    # The name in brackets may itself hold brackets and blanks.
-    return _read(pid, "stat", 4096).rpartition(b")")[2].split()
-
-
-def _read(pid: int, name: str, size: int) -> bytes:
-    try:
-        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, size)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+    def _is_ours(self, pid: int) -> bool:
+        with suppress(OSError):
+            row = stat_fields(pid)
+            return not row or int(row[SESSION]) == self._session
+        return True

@@ -1,0 +1,72 @@
+"""A service that may open few files runs all its jobs, a few at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slaq.client import Client, connect
+from slaq.core.job import JobState
+from slaq.engines.node.commands import descriptors
+from slaq.service.records import Submission
+from tests.integration.serving import until
+
+#: Limits the files that a process and its children may open, for good, and becomes the service.
+LIMITED = (
+    "import os, resource, sys; most = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (most, most));"
+    "os.execv(sys.executable, [sys.executable, '-m', 'slaq', *sys.argv[2:]])"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "throttle"), [(256, "stop-continue"), (256, None), (1024, None)])
+def test_four_hundred_jobs_complete_within_few_descriptors(
+    tmp_path: Path, most: int, throttle: str | None
+) -> None:
+    """None of 400 jobs fails for want of descriptors, and those that wait say why."""
+    home = tmp_path / "home"
+    command = [
+        sys.executable,
+        "-c",
+        LIMITED,
+        str(most),
+        "serve",
+        "--home",
+        str(home),
+        "--epoch-seconds",
+        "0.2",
+    ]
+    if throttle is not None:
+        command += ["--throttle", throttle]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as service:
+        try:
+            until((home / "slaq.sock").exists)
+            with connect(f"unix://{home}/slaq.sock") as client:
+                run(client, most)
+        finally:
+            service.terminate()
+
+
+def run(client: Client, most: int) -> None:
+    ids = {client.send(Submission(command=("sleep", "0.2"))).id for _ in range(400)}
+    fit = (most - descriptors.RESERVED) // descriptors.EACH
+    reason = f"waits for file descriptors: {most - descriptors.RESERVED} are enough for {fit} jobs"
+
+    def views() -> list[dict[str, Any]]:
+        return [view for view in client.list_jobs(limit=1000) if view["id"] in ids]
+
+    if most == 256:
+        waiting = until(lambda: [view["id"] for view in views() if view["reason"] == reason])[-1]
+        assert reason in str(client.why(waiting))
+    ended = 0
+    while ended < len(ids):
+        ended = until(lambda: more_than(ended, views()))  # noqa: B023
+    assert {(view["state"], view["reason"]) for view in views()} == {("completed", "")}
+
+
+def more_than(before: int, views: list[dict[str, Any]]) -> int:
+    """Return how many jobs have ended, once those are more than before."""
+    ended = sum(JobState(view["state"]).ended for view in views)
+    return ended if ended > before else 0
