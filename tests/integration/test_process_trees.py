@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from slaq.core.events import CpuUsed
 from slaq.engines import processes
 from slaq.engines.node.commands import descriptors
-from slaq.engines.node.commands.marks import MARK, kill_marked, mark
+from slaq.engines.node.commands.marks import MARK, clear_away, kill_marked, mark
 from slaq.engines.node.commands.records import CommandExited, CommandSpec, Record, RunAs, StartDelayed
 from slaq.engines.node.commands.shares import WAYS, usable
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
@@ -193,6 +193,19 @@ def test_nothing_is_left_of_a_killed_node(tmp_path: Path, way: str, with_supervi
     node.wait()
     wait_until(lambda: processes_with(str(tmp_path / "job")) == [])
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (supervisor, keeper)))
+
+
+def test_who_comes_after_a_killed_node_finds_nothing_of_it(tmp_path: Path) -> None:
+    """Once what a killed node left was cleared away under its secret, not even what bears no mark runs on."""
+    code = NODE.replace("throttle=way", "throttle=way, token='secret'")
+    command = [sys.executable, "-c", code, str(tmp_path), "stop-continue", ESCAPING]
+    node = subprocess.Popen(command, env=os.environ | ENV)
+    log = tmp_path / "log"
+    wait_until(lambda: log.exists() and "ready" in log.read_text())
+    node.kill()
+    clear_away("secret")
+    assert processes_with(str(tmp_path / "job")) == []
+    node.wait()
 
 
 def test_keeper_is_small_and_holds_no_socket(stop_continue: SupervisorClient) -> None:
