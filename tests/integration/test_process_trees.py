@@ -26,6 +26,8 @@ from slaq.engines.node.commands.records import CommandExited, CommandSpec, Recor
 from slaq.engines.node.commands.shares import WAYS, usable
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.commands.tree import ProcessTable
+from slaq.kinds.processes import mark_processes
+from slaq.stores.sqlite import SqliteStore
 from tests.integration.test_processes import ENV, collect, processes_with, wait_until
 
 USABLE = usable(ProcessTable())
@@ -266,6 +268,36 @@ def test_orphan_belongs_to_its_own_user(stop_continue: SupervisorClient, tmp_pat
     assert len(processes_with(f"{tmp_path}/a")) == 2
 
 
+def test_orphan_belongs_to_the_group_that_holds_it(commands: SupervisorClient, tmp_path: Path) -> None:
+    """Where control groups are used, they tell to which of one user's jobs a hidden process belongs."""
+    if commands._force == "stop-continue":
+        pytest.skip("there are no groups")
+    for name in ("old", "new"):
+        begin(commands, name, spec(tmp_path / name, ESCAPING, f"{tmp_path}/{name}"))
+    commands.stop("new")
+    assert end_of(commands).job_id == "new"
+    assert processes_with(f"{tmp_path}/new") == []
+    assert len(processes_with(f"{tmp_path}/old")) == 2
+
+
+@needs_root
+def test_hidden_work_is_counted_where_it_belongs(stop_continue: SupervisorClient, tmp_path: Path) -> None:
+    """CPU time of processes too short-lived to be seen counts for a job of their own user, not for a newer one."""
+    begin(stop_continue, "bobs", spec(tmp_path / "b", CHAIN, str(tmp_path), run_as=BOB))
+    idle = "import time; print('ready', flush=True); time.sleep(600)"
+    begin(stop_continue, "anns", spec(tmp_path / "a", idle, run_as=ANN))
+    most = {"bobs": 0.0, "anns": 0.0}
+
+    def used(records: list[Record]) -> bool:
+        for record in records:
+            if isinstance(record, CpuUsed):
+                most[record.job_id] = record.cpu_seconds
+        return most["bobs"] > 1.0
+
+    collect(stop_continue, used)
+    assert most["anns"] < 0.5
+
+
 @needs_root
 def test_process_that_nobody_answers_for_is_killed(stop_continue: SupervisorClient, tmp_path: Path) -> None:
     """An orphan of a user who has no job does not outlive the next look."""
@@ -460,22 +492,45 @@ def test_a_node_without_descriptors_starts_its_commands_later(tmp_path: Path) ->
         assert end_of(commands).tail == "done"
 
 
-def test_a_command_gets_the_limit_that_was_there_before(tmp_path: Path) -> None:
-    """The supervisor raises its own limit of open files, and neither its node's nor its commands'."""
+def test_a_command_gets_what_was_there_before(tmp_path: Path) -> None:
+    """The supervisor raises its own limit of open files and its precedence, not its node's nor its commands'."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
         with SupervisorClient(grace=0.1) as commands:
-            code = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+            code = """
+            import os, resource
+            print(os.getpriority(os.PRIO_PROCESS, 0), *resource.getrlimit(resource.RLIMIT_NOFILE))
+            """
             commands.start("job", spec(tmp_path, code))
             commands.set_share("job", 1.0)
-            assert end_of(commands).tail == f"512 {limits[1]}"
+            assert end_of(commands).tail == f"{os.getpriority(os.PRIO_PROCESS, 0)} 512 {limits[1]}"
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, limits[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 # One command's trouble
+
+
+def test_a_command_stopped_as_it_starts_ends_no_other(commands: SupervisorClient, tmp_path: Path) -> None:
+    """A signal that comes before a command is executed meets the command alone, not what its process came from."""
+    code = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: print("told to end", flush=True))
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+    """
+    good = spec(tmp_path / "good", code)
+    begin(commands, "good", good)
+    for number in range(30):
+        commands.start(str(number), spec(tmp_path / str(number), "pass"))
+        commands.stop(str(number))
+    found = ends(collect(commands, lambda records: len(ends(records)) == 30))
+    assert {end.job_id for end in found} == {str(number) for number in range(30)}
+    assert good.log.read_text() == "ready\n"
+
 
 TROUBLED = """
 import sys
@@ -521,3 +576,24 @@ def test_trouble_with_one_command_ends_no_other(
     assert (by_job["good"].status, by_job["good"].tail) == (0, "done")
     assert "trouble" in by_job["bad"].fault
     assert processes_with(str(tmp_path / "bad")) == []
+
+
+# A service that comes after another
+
+
+def test_a_service_clears_away_what_the_one_before_left(tmp_path: Path) -> None:
+    """Each start has a secret of its own, under which the next finds its processes; an old prefix is dropped."""
+    with SqliteStore(tmp_path / "slaq.db") as store:
+        store.set_meta("processes", "0123456789abcdef")
+        secret = mark_processes(store)
+        left = subprocess.Popen(["sleep", "600"], env={MARK: mark(secret, "1")})
+        other = subprocess.Popen(["sleep", "600"], env={MARK: "0123456789abcdef.1"})
+        try:
+            assert mark_processes(store) != secret
+            assert left.wait(30) == -signal.SIGKILL
+            assert other.poll() is None
+            assert store.meta("processes") is None
+        finally:
+            for process in (left, other):
+                process.kill()
+                process.wait()

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from slaq.client import Client, connect
 from slaq.core.job import JobState
 from slaq.engines.node.commands import descriptors
 from slaq.service.records import Submission
+from slaq.service.service import Service
+from tests.integration.opening import ME, in_state
 from tests.integration.serving import until
 
 #: Limits the files that a process and its children may open, for good, and becomes the service.
@@ -18,6 +22,22 @@ LIMITED = (
     "import os, resource, sys; most = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (most, most));"
     "os.execv(sys.executable, [sys.executable, '-m', 'slaq', *sys.argv[2:]])"
 )
+
+
+def test_a_running_command_takes_no_descriptor_of_the_service(open_service: Callable[..., Service]) -> None:
+    """A service holds as many descriptors with ten commands as with one."""
+    service = open_service()
+
+    def run_more(count: int) -> int:
+        ids = [service.submit(ME, Submission(command=("sleep", "600"))).id for _ in range(count)]
+        for job in ids:
+            until(partial(in_state, service, ME, job, JobState.RUNNING))
+        until(lambda: service.cluster(ME).throttle is not None)
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = run_more(1)
+    # A reader of the store may have been opened meanwhile.
+    assert run_more(9) <= before + 2
 
 
 @pytest.mark.slow

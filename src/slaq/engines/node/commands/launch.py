@@ -77,10 +77,15 @@ def launch(argv: Sequence[str], setting: LaunchSetting) -> Child:
     ours, theirs = socket.socketpair()
     parent = os.getpid()
     with ours, theirs:
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            _become(argv, setting, parent, theirs.fileno())
+        # A signal waits until the process has forgotten our handlers: they would act on all other commands.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                ours.close()
+                _become(argv, setting, parent, theirs.fileno())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.setblocking(False)
         return Child(pid, ours.detach())
 
