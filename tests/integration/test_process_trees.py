@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 from slaq.core.events import CpuUsed
 from slaq.engines import processes
 from slaq.engines.node.commands import descriptors
-from slaq.engines.node.commands.marks import MARK, kill_marked, mark
+from slaq.engines.node.commands.marks import MARK, clear_away, kill_marked, mark
 from slaq.engines.node.commands.records import CommandExited, CommandSpec, Record, RunAs, StartDelayed
 from slaq.engines.node.commands.shares import WAYS, usable
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.commands.tree import ProcessTable
+from slaq.kinds.processes import mark_processes
+from slaq.stores.sqlite import SqliteStore
 from tests.integration.test_processes import ENV, collect, processes_with, wait_until
 
 USABLE = usable(ProcessTable())
@@ -195,6 +197,19 @@ def test_nothing_is_left_of_a_killed_node(tmp_path: Path, way: str, with_supervi
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (supervisor, keeper)))
 
 
+def test_who_comes_after_a_killed_node_finds_nothing_of_it(tmp_path: Path) -> None:
+    """Once what a killed node left was cleared away under its secret, not even what bears no mark runs on."""
+    code = NODE.replace("throttle=way", "throttle=way, token='secret'")
+    command = [sys.executable, "-c", code, str(tmp_path), "stop-continue", ESCAPING]
+    node = subprocess.Popen(command, env=os.environ | ENV)
+    log = tmp_path / "log"
+    wait_until(lambda: log.exists() and "ready" in log.read_text())
+    node.kill()
+    clear_away("secret")
+    assert processes_with(str(tmp_path / "job")) == []
+    node.wait()
+
+
 def test_keeper_is_small_and_holds_no_socket(stop_continue: SupervisorClient) -> None:
     """The keeper has none of the supervisor's modules in memory, and no socket that could hide its end."""
     stop_continue.prepare()
@@ -251,6 +266,36 @@ def test_orphan_belongs_to_its_own_user(stop_continue: SupervisorClient, tmp_pat
     assert end_of(stop_continue).job_id == "bobs"
     assert processes_with(f"{tmp_path}/b") == []
     assert len(processes_with(f"{tmp_path}/a")) == 2
+
+
+def test_orphan_belongs_to_the_group_that_holds_it(commands: SupervisorClient, tmp_path: Path) -> None:
+    """Where control groups are used, they tell to which of one user's jobs a hidden process belongs."""
+    if commands._force == "stop-continue":
+        pytest.skip("there are no groups")
+    for name in ("old", "new"):
+        begin(commands, name, spec(tmp_path / name, ESCAPING, f"{tmp_path}/{name}"))
+    commands.stop("new")
+    assert end_of(commands).job_id == "new"
+    assert processes_with(f"{tmp_path}/new") == []
+    assert len(processes_with(f"{tmp_path}/old")) == 2
+
+
+@needs_root
+def test_hidden_work_is_counted_where_it_belongs(stop_continue: SupervisorClient, tmp_path: Path) -> None:
+    """CPU time of processes too short-lived to be seen counts for a job of their own user, not for a newer one."""
+    begin(stop_continue, "bobs", spec(tmp_path / "b", CHAIN, str(tmp_path), run_as=BOB))
+    idle = "import time; print('ready', flush=True); time.sleep(600)"
+    begin(stop_continue, "anns", spec(tmp_path / "a", idle, run_as=ANN))
+    most = {"bobs": 0.0, "anns": 0.0}
+
+    def used(records: list[Record]) -> bool:
+        for record in records:
+            if isinstance(record, CpuUsed):
+                most[record.job_id] = record.cpu_seconds
+        return most["bobs"] > 1.0
+
+    collect(stop_continue, used)
+    assert most["anns"] < 0.5
 
 
 @needs_root
@@ -447,22 +492,45 @@ def test_a_node_without_descriptors_starts_its_commands_later(tmp_path: Path) ->
         assert end_of(commands).tail == "done"
 
 
-def test_a_command_gets_the_limit_that_was_there_before(tmp_path: Path) -> None:
-    """The supervisor raises its own limit of open files, and neither its node's nor its commands'."""
+def test_a_command_gets_what_was_there_before(tmp_path: Path) -> None:
+    """The supervisor raises its own limit of open files and its precedence, not its node's nor its commands'."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
         with SupervisorClient(grace=0.1) as commands:
-            code = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+            code = """
+            import os, resource
+            print(os.getpriority(os.PRIO_PROCESS, 0), *resource.getrlimit(resource.RLIMIT_NOFILE))
+            """
             commands.start("job", spec(tmp_path, code))
             commands.set_share("job", 1.0)
-            assert end_of(commands).tail == f"512 {limits[1]}"
+            assert end_of(commands).tail == f"{os.getpriority(os.PRIO_PROCESS, 0)} 512 {limits[1]}"
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, limits[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 # One command's trouble
+
+
+def test_a_command_stopped_as_it_starts_ends_no_other(commands: SupervisorClient, tmp_path: Path) -> None:
+    """A signal that comes before a command is executed meets the command alone, not what its process came from."""
+    code = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: print("told to end", flush=True))
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+    """
+    good = spec(tmp_path / "good", code)
+    begin(commands, "good", good)
+    for number in range(30):
+        commands.start(str(number), spec(tmp_path / str(number), "pass"))
+        commands.stop(str(number))
+    found = ends(collect(commands, lambda records: len(ends(records)) == 30))
+    assert {end.job_id for end in found} == {str(number) for number in range(30)}
+    assert good.log.read_text() == "ready\n"
+
 
 TROUBLED = """
 import sys
@@ -478,7 +546,7 @@ setattr(Supervisor, {name!r}, troubled(getattr(Supervisor, {name!r})))
 """
 
 
-@pytest.mark.parametrize("name", ["_listen", "_measure", "_end", "_conclude"])
+@pytest.mark.parametrize("name", ["_take_in", "_measure", "_end", "_finish_reading", "_conclude"])
 def test_trouble_with_one_command_ends_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -501,10 +569,31 @@ def test_trouble_with_one_command_ends_no_other(
         commands.start("bad", spec(tmp_path / "bad", "import time; time.sleep(600)"))
         for job in ("good", "bad"):
             commands.set_share(job, 1.0)
-        if name in ("_end", "_conclude"):
+        if name in ("_end", "_finish_reading", "_conclude"):
             commands.stop("bad")
         found = ends(collect(commands, lambda records: len(ends(records)) == 2))
     by_job = {end.job_id: end for end in found}
     assert (by_job["good"].status, by_job["good"].tail) == (0, "done")
     assert "trouble" in by_job["bad"].fault
     assert processes_with(str(tmp_path / "bad")) == []
+
+
+# A service that comes after another
+
+
+def test_a_service_clears_away_what_the_one_before_left(tmp_path: Path) -> None:
+    """Each start has a secret of its own, under which the next finds its processes; an old prefix is dropped."""
+    with SqliteStore(tmp_path / "slaq.db") as store:
+        store.set_meta("processes", "0123456789abcdef")
+        secret = mark_processes(store)
+        left = subprocess.Popen(["sleep", "600"], env={MARK: mark(secret, "1")})
+        other = subprocess.Popen(["sleep", "600"], env={MARK: "0123456789abcdef.1"})
+        try:
+            assert mark_processes(store) != secret
+            assert left.wait(30) == -signal.SIGKILL
+            assert other.poll() is None
+            assert store.meta("processes") is None
+        finally:
+            for process in (left, other):
+                process.kill()
+                process.wait()

@@ -12,7 +12,7 @@ from slaq.core.errors import JobOptionError
 from slaq.core.events import LossObserved
 from slaq.core.job import Observation
 from slaq.engines.goals import Goal
-from slaq.engines.node.commands.marks import kill_marked
+from slaq.engines.node.commands.marks import clear_away
 from slaq.engines.node.commands.records import CommandSpec
 from slaq.engines.node.commands.runner import CommandJob
 from slaq.engines.node.reports import Reading
@@ -36,7 +36,7 @@ def mark_processes(store: SqliteStore) -> str:
     """Return a secret to mark the processes to come with; kill those that a service left that was itself killed."""
     before = store.meta(_SECRET)
     if before is not None:
-        kill_marked(before)
+        clear_away(before)
     secret = secrets.token_hex(32)
     store.set_meta(_SECRET, secret)
     store.set_meta(_PREFIX, None)

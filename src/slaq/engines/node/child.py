@@ -31,7 +31,7 @@ from slaq.core.events import Event, JobEnded
 from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry, Listener
-from slaq.engines.node.commands.marks import kill_marked
+from slaq.engines.node.commands.marks import clear_away
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.node import Node, make_node
 from slaq.engines.node.peers import Peer
@@ -208,7 +208,7 @@ class ChildNode(Node):
             self._channel.close()
         if self._started and LINUX:
             # What supervised the commands ends them too, but a job has ended only when nothing of it runs.
-            kill_marked(self._token)
+            clear_away(self._token)
         self._fail_started()
 
     def _fail_started(self) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from slaq.engines.node.commands.shares import Throttle
-from slaq.engines.processes import read_of, send
+from slaq.engines.processes import STARTED, read_of, send, send_exactly, stat_fields
 
 #: Microseconds over which a quota is counted; 20 ms was less exact.
 PERIOD = 100_000
@@ -337,14 +337,22 @@ def _empty_and_remove(directory: Path, patience: float = KILL_SECONDS) -> None:
     deadline = time.monotonic() + patience
     while directory.is_dir():
         # Stopped first, so that none forks while the others are being killed.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            send(_processes(directory), number)
+        send(_processes(directory), signal.SIGSTOP)
+        _kill(directory)
         with suppress(OSError):
             directory.rmdir()
             return
         if time.monotonic() > deadline:
             return
         time.sleep(0.002)
+
+
+def _kill(directory: Path) -> None:
+    began = {pid: row[STARTED] for pid in _processes(directory) if (row := stat_fields(pid))}
+    # Listed again: one that began when it was looked at, and is in the group now, was in it then.
+    for pid in _processes(directory):
+        if pid in began:
+            send_exactly(pid, began[pid], signal.SIGKILL)
 
 
 def _processes(directory: Path) -> list[int]:

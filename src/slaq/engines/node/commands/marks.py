@@ -14,10 +14,12 @@ from slaq.engines.processes import STARTED, read_of, send_exactly, stat_fields
 
 #: The environment variable that holds the mark.
 MARK = "SLAQ_TREE"
+#: The environment variable that holds the mark of a node's keeper and of its supervisor.
+KEEPER = "SLAQ_KEEPER"
 #: Bytes of an environment that are searched for a mark.
 _MOST_ENVIRONMENT = 1 << 20
-#: Seconds after which processes that cannot be killed are left alone.
-_PATIENCE = 5.0
+#: Seconds after which processes that cannot be killed are left alone; and those that a keeper is given to end.
+_PATIENCE, _KEEPER_PATIENCE = 5.0, 20.0
 
 
 def mark(secret: str, tree: str) -> str:
@@ -25,24 +27,35 @@ def mark(secret: str, tree: str) -> str:
     return f"{tree}.{hmac.digest(secret.encode(), tree.encode(), 'sha256').hex()}"
 
 
-def mark_of(pid: int) -> str | None:
+def mark_of(pid: int, variable: str = MARK) -> str | None:
     """Return the mark in the environment the process began with, or None."""
-    start = f"{MARK}=".encode()
+    start = f"{variable}=".encode()
     for entry in read_of(pid, "environ", _MOST_ENVIRONMENT).split(b"\0"):
         if entry.startswith(start):
             return entry.removeprefix(start).decode(errors="replace")
     return None
 
 
+def clear_away(secret: str) -> None:
+    """Return when nothing is left of a node that was killed: what its keeper ends, and what bears its marks."""
+    deadline = time.monotonic() + _KEEPER_PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if not _marked(secret, KEEPER):
+                break
+        time.sleep(0.01)
+    kill_marked(secret)
+
+
 def kill_marked(secret: str) -> None:
-    """Kill every process that bears a mark made with the secret, until none is left.
+    """Kill every process of a tree that bears a mark made with the secret, until none is left.
 
     For processes whose supervisor, and whose supervisor's keeper, were killed.
     """
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         with suppress(OSError):  # short of descriptors: looked at again
-            marked = _marked(secret)
+            marked = _marked(secret, MARK)
             if not marked:
                 return
             # Stopped first, so that none forks while the others are being killed.
@@ -52,7 +65,7 @@ def kill_marked(secret: str) -> None:
         time.sleep(0.01)
 
 
-def _marked(secret: str) -> dict[int, bytes]:
+def _marked(secret: str, variable: str) -> dict[int, bytes]:
     """Return the live processes whose marks were made with the secret, and when each began."""
     found = {}
     for name in os.listdir("/proc"):
@@ -60,7 +73,7 @@ def _marked(secret: str) -> dict[int, bytes]:
         if pid == os.getpid():
             continue
         row = stat_fields(pid)
-        if row and row[0] not in (b"Z", b"X") and _is_genuine(mark_of(pid), secret):
+        if row and row[0] not in (b"Z", b"X") and _is_genuine(mark_of(pid, variable), secret):
             found[pid] = row[STARTED]
     return found
 

@@ -110,9 +110,7 @@ class Supervisor:
             self._waiting[job_id].cores = cores
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
-            # Fails where someone else has removed the group; the job then runs as it can.
-            with suppress(OSError):
-                self._throttle.set(command.tree, cores)
+            self._confine(command, lambda command: self._set(command, cores))
             self._due = 0.0
 
     def stop(self, job_id: str) -> None:
@@ -124,7 +122,7 @@ class Supervisor:
         if command is not None and command.kill_at is None:
             command.stopped = True
             self._table.scan(thorough=True)
-            self._ask_to_end(command, self._grace)
+            self._confine(command, lambda command: self._ask_to_end(command, self._grace))
 
     def stop_all(self, grace: float) -> None:
         """End all commands, within a shorter time."""
@@ -134,7 +132,7 @@ class Supervisor:
         for command in self._commands.values():
             if command.kill_at is None:
                 command.stopped = True
-                self._ask_to_end(command, grace)
+                self._confine(command, lambda command: self._ask_to_end(command, grace))
             command.kill_at = min(command.kill_at or math.inf, time.monotonic() + grace)
             if command.read_until is not None:
                 command.read_until = min(command.read_until, time.monotonic() + grace)
@@ -175,11 +173,10 @@ class Supervisor:
     def free(self) -> None:
         """Leave nothing stopped and no group behind, whatever state things are in."""
         for command in self._commands.values():
-            members = set(self._table.members(command.tree))
+            # The keeper ends what is not reached here.
+            self._table.send(self._table.members(command.tree), signal.SIGKILL)
             with suppress(OSError):
                 self._throttle.remove(command.tree)
-            # The keeper ends what is not reached here.
-            send(members, signal.SIGCONT, signal.SIGKILL)
         self._commands.clear()
         self._readers.close()
         self._table.scan(thorough=True)
@@ -196,12 +193,18 @@ class Supervisor:
             if scarce(error) or command.launch.job_id not in self._commands:
                 return  # tried again in the next step
             command.fault = command.fault or f"it could not be supervised any more ({error!r})"
+            self._give_up(command)
+
+    def _give_up(self, command: SupervisedCommand) -> None:
+        """End a command that cannot be looked after any more, by what is left to do that with."""
+        with suppress(Exception):
             if command.kill_at is None:
                 self._ask_to_end(command, self._grace)
-            elif command.status is not None and not self._table.members(command.tree):
+            elif self._table.members(command.tree):
+                if time.monotonic() >= command.kill_at:
+                    self._kill(command)
+            elif command.status is not None:
                 self._discard(command)
-            elif time.monotonic() >= command.kill_at:
-                self._kill(command)
 
     def _tick(self) -> float:
         try:
@@ -324,11 +327,15 @@ class Supervisor:
             self._table.scan(thorough=True)
             self._ask_to_end(command, self._grace)
 
+    def _set(self, command: SupervisedCommand, cores: float) -> None:
+        # Fails where someone else has removed the group; the job then runs as it can.
+        with suppress(OSError):
+            self._throttle.set(command.tree, cores)
+
     def _ask_to_end(self, command: SupervisedCommand, grace: float) -> None:
         command.kill_at = time.monotonic() + grace
         self._due = 0.0
-        with suppress(OSError):
-            self._throttle.set(command.tree, math.inf)
+        self._set(command, math.inf)
         self._table.send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
 
     def _end(self, command: SupervisedCommand, now: float) -> None:

@@ -19,7 +19,7 @@ from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
 from slaq.engines.node.commands.keeper import main
 from slaq.engines.node.commands.launch import NOT_EXECUTED
-from slaq.engines.node.commands.marks import MARK, kill_marked, mark
+from slaq.engines.node.commands.marks import KEEPER, MARK, kill_marked, mark
 from slaq.engines.node.commands.records import (
     CommandExited,
     CommandSpec,
@@ -59,7 +59,7 @@ class SupervisorClient:
         """Take the best way to enforce CPU shares, or the named one.
 
         `grace` is the seconds between asking a tree to end and killing it. `token` is the secret under which the
-        processes are marked, so that whoever kept it can find what is left of them (`marks.kill_marked`); a fresh
+        processes are marked, so that whoever kept it can find what is left of them (`marks.clear_away`); a fresh
         one unless given.
         """
         if throttle is not None and throttle not in WAYS:
@@ -113,7 +113,8 @@ class SupervisorClient:
             return
         if not sys.platform.startswith("linux"):
             raise CommandError(f"commands as jobs need Linux, and this is {sys.platform}", "submit a program")
-        process, sock = spawn(main, str(self._grace), self._force or "")
+        env = dict(os.environ) | {KEEPER: mark(self._token, "keeper")}
+        process, sock = spawn(main, str(self._grace), self._force or "", env=env)
         sock.settimeout(PATIENCE)
         try:
             told = unpack(Channel(sock).receive().payload)

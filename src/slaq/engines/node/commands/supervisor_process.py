@@ -95,7 +95,7 @@ class SupervisorProcess:
         method, arguments = unpack(message.payload)
         if method == "close":
             self._close()
-        else:
+        elif not self._closing:  # else this process ends, and the node learns that its commands are lost
             getattr(self._supervisor, method)(*arguments)
 
     def _close(self) -> None:
