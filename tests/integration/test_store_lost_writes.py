@@ -20,7 +20,8 @@ import sys, time
 from slaq.core.job import JobSpec
 from slaq.stores.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
-store.submit(JobSpec(id=sys.argv[2]))
+if sys.argv[2]:
+    store.submit(JobSpec(id=sys.argv[2]))
 print("stored", flush=True)
 time.sleep(600)
 """
@@ -61,6 +62,17 @@ def test_a_store_whose_last_writes_were_deleted_is_refused(
             SqliteStore(path)
     subprocess.run(refused.value.args[0].rpartition("writes: ")[2].split(), check=True)
     assert "last" not in jobs(path) or gone == ("",)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_store_that_was_only_opened_is_not_refused(tmp_path: Path, before: bool) -> None:
+    """Whatever was or was not written since, a crash alone takes nothing away."""
+    path = tmp_path / "slaq.db"
+    if before:
+        jobs(path)
+    killed_while_open(path, "")
+    killed_while_open(path, "")
+    assert jobs(path) == []
 
 
 def test_a_store_goes_on_after_a_crash_and_after_a_clean_end(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def mark_copy(copy: sqlite3.Connection) -> None:
 
 
 def unmark_copy(connection: sqlite3.Connection) -> None:
-    """Take a copy for a database of its own, in the file itself: it must not have a log yet."""
-    with contextlib.suppress(sqlite3.OperationalError):  # a new file has no tables
-        connection.execute("DELETE FROM meta WHERE key = ?", (COPY,))
+    """Take a copy for a database of its own: the mark is gone from the file itself when this returns."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
+        return
+    if connection.execute("DELETE FROM meta WHERE key = ?", (COPY,)).rowcount:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
