@@ -531,3 +531,17 @@ def test_no_file_of_a_job_is_open_to_others(tmp_path: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files.path.iterdir()}
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
     assert stat.S_IMODE(files.path.stat().st_mode) == 0o711
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "[" * 100_000])
+def test_a_damaged_definition_fails_its_job_with_a_sentence(tmp_path: Path, content: str) -> None:
+    """A program whose definition was emptied or spoilt ends with one sentence that says what to do."""
+    path = tmp_path / "job.json"
+    path.write_text(content)
+    found = subprocess.run(
+        [sys.executable, "-m", "slaq.run_program", path], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (
+        1,
+        f"slaq: {path} does not say what the job runs; submit the job again\n",
+    )
