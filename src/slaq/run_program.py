@@ -71,7 +71,7 @@ def main(definition: str) -> int:
 def _definition(path: Path) -> dict[str, Any]:
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not said.keys() >= {"job", "directory", "cores"}:
         raise CommandError(f"{path} does not say what the job runs", "submit the job again")

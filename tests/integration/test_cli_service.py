@@ -360,7 +360,9 @@ def test_prune_asks_before_it_removes(here: Path, endless: str) -> None:
     """A dry run removes nothing, nobody to ask is a usage error, and jobs that have not ended stay."""
     job = submit("--", "true")
     slaq("wait", job)
-    assert job in told("prune", "--keep-jobs", "0", "--dry-run")["jobs"]
+    found = told("prune", "--keep-jobs", "0", "--dry-run")
+    assert job in found["jobs"]
+    assert found["left"] == {}
     slaq("prune", "--keep-jobs", "0", status=2)
     slaq("prune", status=2)
     folder = Path(told("show", job)["directory"])

@@ -84,6 +84,21 @@ def test_a_folder_whose_stamp_is_spoilt_is_nobodys(tmp_path: Path, stamp: bytes 
     assert files.log.exists()
 
 
+def test_a_folder_that_could_not_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where making it is cut off by an error, its place is free, and nothing of it stays."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("slaq.kinds.files.write_durably", full)
+    with pytest.raises(OSError, match="No space"):
+        made(tmp_path, identity())
+    assert os.listdir(tmp_path) == [".removed"]
+    assert os.listdir(tmp_path / ".removed") == []
+
+
 @pytest.mark.parametrize("kind", ["link", "file", "folder", "fifo"])
 def test_whatever_stands_in_the_place_of_a_new_folder_is_moved_aside(tmp_path: Path, kind: str) -> None:
     """A first start makes its folder; it neither follows a link nor takes anything over."""
@@ -412,7 +427,7 @@ def test_a_leased_log_is_answered_at_once(tmp_path: Path) -> None:
     with leased(files.log), pytest.raises(BusyError, match="try again"):
         text_of(files)
     assert text_of(files) == b"text"
-    assert status_of(BusyError("the log")) == 503
+    assert status_of(BusyError("the log", "leased")) == 503
 
 
 def test_leased_reports_do_not_hold_up_recovery(tmp_path: Path) -> None:
@@ -422,6 +437,27 @@ def test_leased_reports_do_not_hold_up_recovery(tmp_path: Path) -> None:
     with leased(files.reports), pytest.raises(BlockingIOError):
         files.unread_reports(start=0, known=0)
     assert len(files.unread_reports(start=0, known=0)) == 2
+
+
+@as_root
+def test_a_mount_over_a_log_is_not_opened(tmp_path: Path) -> None:
+    """What is mounted over a job's file, and may never answer, is no file of the job."""
+    files = made(tmp_path / "jobs", identity())
+    other = tmp_path / "other"
+    other.write_text("other")
+    files.log.write_text("own")
+    if subprocess.run(["mount", "--bind", other, files.log], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert text_of(files) == b""
+        assert set(RemovedFolders(tmp_path / "jobs").delete()) == set()
+        assert files.remove() == "'log.txt' cannot be deleted (Device or resource busy)"
+    finally:
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        for mount in [line.split()[1] for line in mounts if str(tmp_path) in line]:
+            subprocess.run(["umount", "--lazy", mount], check=True)
+    assert RemovedFolders(tmp_path / "jobs").delete() == {}
+    assert other.read_text() == "other"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
@@ -470,7 +506,7 @@ def test_damaged_sources_of_one_job_end_nothing(
     (tmp_path / "jobs" / job / "sources.json").write_bytes(content)
     more = reports(2.0, start=2)
     assert service.report(ANN, job, more, offset=len(first), source="a") == len(first) + len(more)
-    until(lambda: service.job(ANN, job).iteration == 2)
+    until(lambda: len(service.observations(ANN, job)) == 3)
     assert [one["loss"] for one in service.observations(ANN, job)] == [4.0, 3.0, 2.0]
 
 
@@ -495,3 +531,17 @@ def test_no_file_of_a_job_is_open_to_others(tmp_path: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files.path.iterdir()}
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
     assert stat.S_IMODE(files.path.stat().st_mode) == 0o711
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "[" * 100_000])
+def test_a_damaged_definition_fails_its_job_with_a_sentence(tmp_path: Path, content: str) -> None:
+    """A program whose definition was emptied or spoilt ends with one sentence that says what to do."""
+    path = tmp_path / "job.json"
+    path.write_text(content)
+    found = subprocess.run(
+        [sys.executable, "-m", "slaq.run_program", path], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (
+        1,
+        f"slaq: {path} does not say what the job runs; submit the job again\n",
+    )

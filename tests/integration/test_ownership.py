@@ -29,6 +29,7 @@ def written_by_others(path: Path) -> None:
 
 
 def written_by_a_group(path: Path) -> None:
+    os.chown(path, 0, NOBODY.pw_gid)
     path.chmod(path.stat().st_mode | 0o020)
 
 

@@ -14,8 +14,6 @@ MOST_LINKS = 40
 #: What lies beside the database under its name.
 _DATABASE = ("", "-wal", "-shm", ".lock", ".in-use")
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
 
 def check_ownership(settings: ServiceSettings) -> None:
     """Raise SettingsError where somebody else could; a service that is not root has only its own rights to lose."""
@@ -82,7 +80,9 @@ def _found(place: Path) -> tuple[str, str] | None:
         return None
     # In a folder such as /tmp others can add names, and neither remove nor rename what root owns.
     sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
-    if about.st_mode & _OTHERS_WRITE and not sticky:
+    # Root's own group is root.
+    others = stat.S_IWOTH | (stat.S_IWGRP if about.st_gid else 0)
+    if about.st_mode & others and not sticky:
         return "other users can write it", f"run chmod go-w {place}, or name another place"
     return None
 

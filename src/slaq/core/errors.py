@@ -13,7 +13,7 @@ class SlaqError(Exception):
 
     SlaqError
     ├── AddressError        an address is malformed, or a service cannot listen on it
-    ├── BusyError           a file is held by another process for the moment
+    ├── BusyError           a file cannot be read for the moment
     ├── CapacityError       a capacity, or a list of capacities over time, is invalid
     ├── CheckpointError     a checkpoint is damaged, or another user can have written it
     ├── ClosingError        the service is stopping and takes no more requests
@@ -99,11 +99,12 @@ class CapacityError(SlaqError):
 
 
 class BusyError(SlaqError):
-    """A file is held by another process for the moment."""
+    """A file cannot be read for the moment."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, why: str) -> None:
         self.what = what
-        super().__init__(f"{what} is held by a process that has leased it; try again in a moment")
+        self.why = why
+        super().__init__(f"{what} cannot be read now ({why}); try again in a moment")
 
 
 class CheckpointError(SlaqError, ValueError):

@@ -96,10 +96,15 @@ class JobFolder(JobFiles):
 
     @contextmanager
     def made(self, owner: RunAs | None = None, definition: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """Make the folder for what is done inside; where that raises, a new folder is removed again."""
-        fresh = self._claim()
+        """Make the folder, unless it is there, for what is done inside; where that raises, a new one is removed."""
+        whose = None
+        if owner is not None and owner.uid != os.getuid():
+            whose = Ownership(uid=owner.uid, gid=owner.gid)
+        fresh = True
         try:
-            self._fill(owner, definition)
+            fresh = self._claim(whose)
+            if definition is not None:
+                write_durably(self.definition, [json.dumps(definition).encode()], owner=whose)
             yield
         except BaseException:
             if fresh:
@@ -108,14 +113,15 @@ class JobFolder(JobFiles):
             raise
 
     def make(self) -> None:
-        """Make the folder of a job that runs elsewhere."""
+        """Make the folder of a job that runs elsewhere, unless it is there."""
         with self.made():
             pass
 
-    def _claim(self) -> bool:
+    def _claim(self, owner: Ownership | None) -> bool:
         """Make the folder unless it is there; return whether it was made.
 
-        Whatever else lies at its place is moved out of the way, and never taken over.
+        Whatever else lies at its place is moved out of the way, and never taken over. What is there already is
+        not looked at: the job may have put something in its place that never answers.
         """
         self.jobs.mkdir(parents=True, exist_ok=True, mode=0o711)
         self.jobs.chmod(0o711)
@@ -126,32 +132,37 @@ class JobFolder(JobFiles):
                 _log.warning("folder of another job moved aside", extra={"job": self.job.id})
                 self._removed.take(self.path, self.job.id)
             self.path.mkdir(mode=0o700)
+            self._fill(owner)
+            # Last, so that what was cut off is nobody's.
             write_durably(self.path / STAMP, [self._own_stamp])
             # An owner who is not the service has to pass through the folder, and may see nothing in it.
             self.path.chmod(0o711)
             flush_folder(self.jobs)
         return True
 
-    def _fill(self, owner: RunAs | None, definition: Mapping[str, Any] | None) -> None:
-        """Create what does not exist yet; write the definition where there is one."""
-        whose = None
-        if owner is not None and owner.uid != os.getuid():
-            whose = Ownership(uid=owner.uid, gid=owner.gid)
-        self.state.mkdir(exist_ok=True, mode=0o700)
+    def _fill(self, owner: Ownership | None) -> None:
+        self.state.mkdir(mode=0o700)
         for path in (self.log, self.reports):
-            with suppress(FileExistsError):
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        for path in (self.state, self.log, self.reports):
-            if whose is not None:
-                os.chown(path, whose.uid, whose.gid, follow_symlinks=False)
-        if definition is not None:
-            write_durably(self.definition, [json.dumps(definition).encode()], owner=whose)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        if owner is not None:
+            for path in (self.state, self.log, self.reports):
+                os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
 
     @override
     def reports_size(self) -> int:
-        with suppress(FileNotFoundError):
-            return self.reports.lstat().st_size if self.ours else 0
-        return 0
+        if not self.ours:
+            return 0
+        try:
+            file = open_regular(self.reports)
+        except (FileNotFoundError, NotRegularError):
+            return 0
+        except BlockingIOError:
+            # A lease, which only a regular file has, and which does not hide the size.
+            return self.reports.lstat().st_size
+        try:
+            return os.fstat(file).st_size
+        finally:
+            os.close(file)
 
     def unread_reports(self, *, start: int, known: int) -> Sequence[Reading]:
         """Return the losses that a run reported, from that byte on, after the first `known` of them."""
@@ -170,7 +181,9 @@ class JobFolder(JobFiles):
         except (FileNotFoundError, NotRegularError):
             return LogChunk(offset=0, data=b"", next_offset=0, ended=ended)
         except BlockingIOError:
-            raise BusyError(f"the log of {self.job.id}") from None
+            raise BusyError(f"the log of {self.job.id}", "another process has leased it") from None
+        except OSError as error:
+            raise BusyError(f"the log of {self.job.id}", error.strerror or str(error)) from None
         end = start + len(data)
         return LogChunk(offset=start, data=data, next_offset=end, ended=ended and end >= size)
 
@@ -252,7 +265,7 @@ class JobFolder(JobFiles):
             return _content(self.path / STAMP, LONGEST_STAMP)
         except FileNotFoundError:
             return b"" if os.path.lexists(self.path) else None
-        except NotRegularError:
+        except (NotRegularError, PermissionError):
             return b""
 
 

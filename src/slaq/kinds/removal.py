@@ -40,10 +40,25 @@ class RemovedFolders:
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "it is not a folder of the service", str(waiting))
         waiting.chmod(0o700)
-        os.rename(path, waiting / f"{job_id}{_MARK}{secrets.token_hex(8)}")
+        place = waiting / f"{job_id}{_MARK}{secrets.token_hex(8)}"
+        try:
+            os.rename(path, place)
+        except PermissionError:
+            # Only who may write a folder can move it to another one.
+            _open_up(os.fspath(path), None)
+            os.rename(path, place)
 
-    def delete(self, jobs: Collection[str] | None = None, at_once: int = AT_ONCE) -> Mapping[str, str]:
-        """Delete what was moved here, of these jobs or of all; return why something of a job is left."""
+    def delete(
+        self,
+        jobs: Collection[str] | None = None,
+        *,
+        at_once: int = AT_ONCE,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Mapping[str, str]:
+        """Delete what was moved here, of these jobs or of all, until `stop` says so.
+
+        Returns why something of a job is left.
+        """
         left: dict[str, str] = {}
         try:
             waiting = os.open(self.jobs / REMOVED, _OPEN)
@@ -51,6 +66,8 @@ class RemovedFolders:
             return left
         try:
             for name in os.listdir(waiting):
+                if stop():
+                    break
                 job_id = name.rpartition(_MARK)[0] or name
                 if jobs is None or job_id in jobs:
                     reason = _Attempt(at_once).remove(waiting, name)
@@ -160,7 +177,7 @@ def _opened(name: str, parent: int) -> Iterator[int]:
         os.close(folder)
 
 
-def _open_up(name: str, parent: int) -> None:
+def _open_up(name: str, parent: int | None) -> None:
     """Give this user every right to a folder; raises PermissionError for root, which has them already."""
     if os.geteuid() == 0:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)

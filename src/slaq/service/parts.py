@@ -42,5 +42,6 @@ class Parts:
     admission: Sequence[AdmissionRule] = ()
     #: Returns in a word how the engine enforces shares; None before the first job.
     enforcement: Callable[[], str | None] = lambda: None
-    #: Deletes what folders of removed jobs have left; returns by job why something is left still.
-    delete_removed: Callable[[], Mapping[str, str]] = dict
+    #: Deletes what folders of removed jobs have left, until it is told to stop; returns by job why something is
+    #: left still.
+    delete_removed: Callable[[Callable[[], bool]], Mapping[str, str]] = lambda stop: {}

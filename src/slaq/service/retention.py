@@ -48,7 +48,7 @@ class Retention:
                 before = self._parts.clock.now() - DAY * settings.retention_days
                 self._parts.store.prune(before=before, keep_decisions=settings.keep_decisions)
         with _noted(troubles, "folders of removed jobs are not deleted"):
-            left = {**self._remove_folders(), **self._parts.delete_removed()}
+            left = {**self._remove_folders(), **self._parts.delete_removed(self.rounds.closing)}
             for job, why in left.items():
                 _log.warning("folder of a removed job is left", extra={"job": job, "reason": why})
             if left:
@@ -62,6 +62,8 @@ class Retention:
         left: dict[str, str] = {}
         gone = []
         for job in self._parts.store.folders_to_remove():
+            if self.rounds.closing():
+                break
             if jobs is not None and job.id not in jobs:
                 continue
             try:

@@ -44,6 +44,10 @@ class Rounds:
         self._over.set()
         self._thread.join()
 
+    def closing(self) -> bool:
+        """Return whether the thread is to stop, so that a long round should end."""
+        return self._over.is_set()
+
     def once(self) -> None:
         """Do one round; whatever goes wrong in it is kept as a trouble and logged."""
         try:

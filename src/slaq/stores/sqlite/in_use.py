@@ -28,7 +28,7 @@ class InUseNote:
         self.path = Path(f"{database}.in-use")
 
     def check(self) -> None:
-        """Raise StoreError where the log is gone that holds the last writes, or is that of another database."""
+        """Raise StoreError where the database is gone, or its log with the last writes, or the log is another's."""
         copied = _is_copy(self._database)
         if copied and self._log.exists() and self._log.stat().st_size:
             names = f"{self._database.name}-wal and {self._database.name}-shm"
@@ -37,12 +37,18 @@ class InUseNote:
                 f"the database is a copy that was put in the place of another, whose {names} are still there",
                 f"remove those: rm -f {self._log} {self._database}-shm",
             )
-        lost = self._database if not self._database.exists() else self._log
-        if self._says_in_use() and not copied and not lost.exists():
+        note = self._text()
+        if note is not None and not (self._database.exists() and self._database.stat().st_size):
             raise StoreError(
                 str(self._database),
-                f"the database was not closed, and {lost.name}, which holds its last writes, is gone",
-                f"put that file back, or a backup in the place of the database; to go on with what is left, losing"
+                "there was a database here, and it is gone",
+                f"put it back, or a backup in its place; to begin with an empty one: rm {self.path}",
+            )
+        if note not in (None, _CLOSED) and not copied and not self._log.exists():
+            raise StoreError(
+                str(self._database),
+                f"the database was not closed, and {self._log.name}, which holds its last writes, is gone",
+                "put that file back, or a backup in the place of the database; to go on with what is left, losing"
                 f" the last writes: rm {self.path}",
             )
 
@@ -54,11 +60,12 @@ class InUseNote:
         """Note that nothing would be lost with the log."""
         self._write(_CLOSED)
 
-    def _says_in_use(self) -> bool:
+    def _text(self) -> bytes | None:
+        """Return what the note says; None where there is none."""
         try:
-            return self.path.read_bytes() != _CLOSED
+            return self.path.read_bytes()
         except FileNotFoundError:
-            return False
+            return None
 
     def _write(self, text: bytes) -> None:
         try:
@@ -91,6 +98,8 @@ def mark_copy(copy: sqlite3.Connection) -> None:
 
 
 def unmark_copy(connection: sqlite3.Connection) -> None:
-    """Take a copy for a database of its own, in the file itself: it must not have a log yet."""
-    with contextlib.suppress(sqlite3.OperationalError):  # a new file has no tables
-        connection.execute("DELETE FROM meta WHERE key = ?", (COPY,))
+    """Take a copy for a database of its own: the mark is gone from the file itself when this returns."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
+        return
+    if connection.execute("DELETE FROM meta WHERE key = ?", (COPY,)).rowcount:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
