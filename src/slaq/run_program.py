@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 from slaq import reporting
@@ -30,6 +31,8 @@ from slaq.jobs.share import share
 LAST_CHECKPOINT = "checkpoint.last"
 #: Seconds between two looks at what the program has printed, and at what the job holds.
 TICK = 0.2
+#: Seconds in which the machine has to have a process for the cluster.
+PATIENCE = 60.0
 #: Units to a core: fine enough to hand on any share that the service grants.
 UNITS_PER_CORE = 256
 #: Bytes of output that are passed on between two looks at the share.
@@ -48,9 +51,7 @@ def main(definition: str) -> int:
         raise CommandError(
             "the job is not a program", "submit a command as a command, and run Spark fits with `slaq run`"
         )
-    with Cluster(
-        cores=said["cores"], policy="fair", directory=state, units_per_core=UNITS_PER_CORE
-    ) as cluster:
+    with _cluster(said["cores"], state) as cluster:
         job = _submit(cluster, table, state)
         relay = threading.Thread(target=_relay, args=(cluster, job))
         relay.start()
@@ -63,6 +64,18 @@ def main(definition: str) -> int:
         return 0
     sys.stderr.write(f"slaq: {job.reason}\n")
     return 1
+
+
+def _cluster(cores: int, directory: Path) -> Cluster:
+    """Start the cluster; wait for a while where others have all processes that the machine can hold."""
+    patient_until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return Cluster(cores=cores, policy="fair", directory=directory, units_per_core=UNITS_PER_CORE)
+        except BlockingIOError:
+            if time.monotonic() > patient_until:
+                raise
+            time.sleep(TICK)
 
 
 def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
