@@ -29,6 +29,8 @@ from slaq.jobs.share import share
 
 #: Where a program that goes on left its state when the service was lost.
 LAST_CHECKPOINT = "checkpoint.last"
+#: Where it is noted how many losses the service was never told.
+SKIPPED = "skipped"
 #: Seconds between two looks at what the program has printed, and at what the job holds.
 TICK = 0.2
 #: Seconds in which the machine has to have a process for the cluster.
@@ -55,7 +57,7 @@ def main(definition: str) -> int:
         job = _submit(cluster, table, state)
         relay = threading.Thread(target=_relay, args=(cluster, job))
         relay.start()
-        _report(job, int(os.environ.get(variables.ITERATION, "0")))
+        _report(job, int(os.environ.get(variables.ITERATION, "0")), state / SKIPPED)
         relay.join()
     kept = keep(job, table, lambda: {"state": str(job.state), "reason": job.reason})
     if kept.problem:
@@ -92,10 +94,20 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     return cluster.submit(work.program, work.data, **options)
 
 
-def _report(job: Job, known: int) -> None:
-    """Pass its losses on; those of iterations that are done over again are known already."""
+def _report(job: Job, known: int, skipped: Path) -> None:
+    """Pass its losses on, but for those of iterations that are done over again: `known` losses were told before.
+
+    A program that was killed may have kept itself after losses that had not been passed on. The service counts
+    without them, so their number is noted in the file `skipped`.
+    """
+    missing = int(skipped.read_text()) if known and skipped.exists() else 0
     for place, observation in enumerate(job):
-        if observation.iteration >= known:
+        if place == 0 and (not known or observation.iteration > known + missing):
+            missing = observation.iteration - known
+            draft = skipped.with_suffix(".new")
+            draft.write_text(str(missing))
+            draft.replace(skipped)
+        if observation.iteration >= known + missing:
             reporting.report(observation.loss, **job.metrics[place])
 
 
