@@ -291,7 +291,7 @@ def runner_of_two_users() -> Iterator[Runner]:
     if os.getuid() != 0 or shutil.which("useradd") is None:
         yield Runner()
         return
-    names = tuple(f"slaq-kills-{number}" for number in (1, 2))
+    names = tuple(f"slaq-kills-{os.getpid()}-{number}" for number in (1, 2))
     try:
         for name in names:
             with suppress(subprocess.CalledProcessError):

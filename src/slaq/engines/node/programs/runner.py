@@ -208,6 +208,8 @@ class ProgramRunner(Runner[ProgramJob]):
                 # The next tick tries again.
                 _log.warning("task not started", extra={"job": run.job_id, "reason": str(error)})
                 return math.inf
+            except Exception as error:
+                self._jobs.give_up(run, error)
 
     def _tick(self) -> None:
         """Look at all that time alone can change."""
@@ -237,7 +239,7 @@ class ProgramRunner(Runner[ProgramJob]):
         self._jobs.lose_drivers()
         self._workers.dissolve()
         self._lost(how_it_ended(status))
-        if self._jobs.runs:
+        if not self._losses.too_many:
             self._start_forks()
 
     def _start_forks(self) -> None:

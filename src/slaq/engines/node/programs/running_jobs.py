@@ -100,11 +100,8 @@ class RunningJobs:
         """Act for one job; what goes wrong is the end of that job."""
         try:
             act(run, *arguments)
-        except MalformedError as error:
-            self._give_up(run, f"its driver sent {error}")
         except Exception as error:
-            _log.exception("job given up", extra={"job": run.job_id})
-            self._give_up(run, f"slaq could not go on with it ({error!r}); this is a defect of slaq")
+            self.give_up(run, error)
 
     def _look(self, run: ProgramRun, now: float) -> None:
         driver = run.driver
@@ -163,8 +160,13 @@ class RunningJobs:
         run.map.queue.clear()
         run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
 
-    def _give_up(self, run: ProgramRun, reason: str) -> None:
+    def give_up(self, run: ProgramRun, error: Exception) -> None:
         """End a job with which something went wrong: as it was told to end, else as failed."""
+        if isinstance(error, MalformedError):
+            reason = f"its driver sent {error}"
+        else:
+            _log.error("job given up", extra={"job": run.job_id}, exc_info=error)
+            reason = f"slaq could not go on with it ({error!r}); this is a defect of slaq"
         if run.ended_at is None:
             if run.driver.child is not None:
                 # No more is heard of it.
