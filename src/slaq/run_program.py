@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,12 @@ from slaq.jobs.share import share
 
 #: Where a program that goes on left its state when the service was lost.
 LAST_CHECKPOINT = "checkpoint.last"
+#: Where it is noted how many losses the service was never told.
+SKIPPED = "skipped"
 #: Seconds between two looks at what the program has printed, and at what the job holds.
 TICK = 0.2
+#: Seconds in which the machine has to have a process for the cluster.
+PATIENCE = 60.0
 #: Units to a core: fine enough to hand on any share that the service grants.
 UNITS_PER_CORE = 256
 #: Bytes of output that are passed on between two looks at the share.
@@ -51,13 +56,11 @@ def main(definition: str) -> int:
         raise CommandError(
             "the job is not a program", "submit a command as a command, and run Spark fits with `slaq run`"
         )
-    with Cluster(
-        cores=said["cores"], policy="fair", directory=state, units_per_core=UNITS_PER_CORE
-    ) as cluster:
+    with _cluster(said["cores"], state) as cluster:
         job = _submit(cluster, table, state)
         relay = threading.Thread(target=_relay, args=(cluster, job))
         relay.start()
-        _report(job, int(os.environ.get(variables.ITERATION, "0")))
+        _report(job, int(os.environ.get(variables.ITERATION, "0")), state / SKIPPED)
         relay.join()
     kept = keep(job, table, lambda: {"state": str(job.state), "reason": job.reason})
     if kept.problem:
@@ -78,6 +81,18 @@ def _definition(path: Path) -> dict[str, Any]:
     return said
 
 
+def _cluster(cores: int, directory: Path) -> Cluster:
+    """Start the cluster; wait for a while where others have all processes that the machine can hold."""
+    patient_until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return Cluster(cores=cores, policy="fair", directory=directory, units_per_core=UNITS_PER_CORE)
+        except BlockingIOError:
+            if time.monotonic() > patient_until:
+                raise
+            time.sleep(TICK)
+
+
 def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     """Start the program, from its last checkpoint if it left one."""
     work = table.work
@@ -92,10 +107,20 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     return cluster.submit(work.program, work.data, **options)
 
 
-def _report(job: Job, known: int) -> None:
-    """Pass its losses on; those of iterations that are done over again are known already."""
+def _report(job: Job, known: int, skipped: Path) -> None:
+    """Pass its losses on, but for those of iterations that are done over again: `known` losses were told before.
+
+    A program that was killed may have kept itself after losses that had not been passed on. The service counts
+    without them, so their number is noted in the file `skipped`.
+    """
+    missing = int(skipped.read_text()) if known and skipped.exists() else 0
     for place, observation in enumerate(job):
-        if observation.iteration >= known:
+        if place == 0 and (not known or observation.iteration > known + missing):
+            missing = observation.iteration - known
+            draft = skipped.with_suffix(".new")
+            draft.write_text(str(missing))
+            draft.replace(skipped)
+        if observation.iteration >= known + missing:
             reporting.report(observation.loss, **job.metrics[place])
 
 

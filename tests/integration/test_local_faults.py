@@ -352,6 +352,7 @@ def test_the_loss_of_the_fork_server_is_no_jobs_failure(cluster: Cluster, tmp_pa
         started = tmp_path / name
         work = functools.partial(counts, iterations=40, every=every, started=started)
         jobs[name] = cluster.submit(work, (X, None), name=name, partitions=2, max_restarts=0)
+    queued = cluster.submit(row_sums, (X, None), after=["often"])
     eventually(lambda: all(len(job.losses) >= 15 for job in jobs.values()))
     (server,) = {(tmp_path / name).read_text().split()[0] for name in jobs}
     os.kill(int(server), signal.SIGKILL)
@@ -365,7 +366,29 @@ def test_the_loss_of_the_fork_server_is_no_jobs_failure(cluster: Cluster, tmp_pa
     assert int(starts["often"][1][1]) >= 14
     assert int(starts["seldom"][1][1]) in (11, 21, 31)
     assert int(starts["never"][1][1]) == 0
+    assert queued.result(PATIENCE) == X.sum()
     assert_unharmed(cluster)
+
+
+@linux_only
+def test_nothing_of_a_lost_fork_server_runs_on(cluster: Cluster) -> None:
+    """Neither its drivers and workers nor what they have started, in sessions of their own too."""
+
+    def program(ctx: Context) -> int:
+        if not ctx.restored:
+            script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+            for apart in (False, True):
+                ctx.report(subprocess.Popen([sys.executable, "-c", script], start_new_session=apart).pid)
+            ctx.checkpoint(1)
+            ctx.report(os.getpid())
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(3600)
+        return 1
+
+    job = cluster.submit(program)
+    assert job.result(PATIENCE) == 1
+    assert len(job.losses) >= 2
+    eventually(lambda: all(is_gone(int(pid)) for pid in job.losses))
 
 
 def test_a_program_that_was_told_to_end_ends_so_when_the_fork_server_is_lost(cluster: Cluster) -> None:
@@ -501,6 +524,53 @@ def test_a_task_that_writes_to_its_workers_socket_fails_its_job_only(cluster: Cl
     assert isinstance(error, TaskError)
     assert "its worker was lost (it sent" in str(error)
     assert_unharmed(cluster)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Leave this process no descriptor to open anything with, for the time of the body."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in held:
+            os.close(descriptor)
+
+
+@linux_only
+def test_a_node_without_descriptors_delays_jobs_and_fails_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jobs that are started meanwhile run once files can be opened again."""
+    journal = Journal(WallClock())
+    programs = ProgramRunner(Site(cores=1, epoch_seconds=0.5, directory=tmp_path), journal)
+    job = ProgramJob(program=cloudpickle.dumps(row_sums), data=Dataset(X), partitions=2)
+    try:
+        for job_id in ("a", "b"):
+            programs.prepare(job_id, job)
+        with no_descriptors():
+            for job_id in ("a", "b"):
+                programs.start(job_id)
+            programs.grant({"a": 0.5, "b": 0.5})
+            eventually(lambda: caplog.text.count("driver not started") >= 4)
+            assert not journal.take()
+        ended: list[JobEnded] = []
+
+        def both_ended() -> bool:
+            ended.extend(entry.event for entry in journal.take() if isinstance(entry.event, JobEnded))
+            return len(ended) == 2
+
+        eventually(both_ended)
+        assert {event.state for event in ended} == {JobState.COMPLETED}
+    finally:
+        programs.close()
 
 
 def test_a_machine_without_a_process_to_spare_delays_jobs_and_fails_none(cluster: Cluster) -> None:

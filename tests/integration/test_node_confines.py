@@ -180,6 +180,43 @@ def train(ctx):
 """
 
 
+GOES_ON = """
+def train(ctx):
+    for number in range(ctx.restored or 0, 30):
+        ctx.map(len)
+        ctx.report(1 / (1 + number))
+        if number in (9, 12):
+            ctx.checkpoint(number + 1)
+        if number == {None: 9, 10: 14}.get(ctx.restored):
+            return
+"""
+
+
+def run_program(home: Path, known: int) -> list[float]:
+    """Run the program in a folder, of which a service knows so many losses; return the losses it reports."""
+    reports = home / f"reports-{known}.jsonl"
+    own = {
+        variables.FOLDER: str(home),
+        variables.REPORTS: str(reports),
+        variables.ITERATION: str(known),
+    }
+    command = [sys.executable, "-m", "slaq.run_program", str(home / "job.json")]
+    subprocess.run(command, env=os.environ | own, check=True, capture_output=True, timeout=120)
+    return [json.loads(line)["loss"] for line in reports.read_text().splitlines()]
+
+
+def test_losses_that_a_service_was_never_told_shift_no_count(tmp_path: Path) -> None:
+    """A program that kept itself ahead of what was passed on tells each later loss once, and none again."""
+    (tmp_path / "work.py").write_text(GOES_ON)
+    table = {"program": "work.py:train", "name": "job"}
+    (tmp_path / "job.json").write_text(json.dumps({"job": table, "directory": str(tmp_path), "cores": 1}))
+    assert run_program(tmp_path, 0) == [1 / (1 + number) for number in range(10)]
+    # Of the ten, three never reached the service.
+    assert run_program(tmp_path, 7) == [1 / (1 + number) for number in range(10, 15)]
+    # It goes on from its thirteenth; the service knows the losses up to the fifteenth, and counts twelve.
+    assert run_program(tmp_path, 12) == [1 / (1 + number) for number in range(15, 30)]
+
+
 def test_a_program_whose_output_cannot_be_stored_trains_on(tmp_path: Path) -> None:
     """A full disk under the output of a service's program costs the output, and neither losses nor result."""
     (tmp_path / "talks.py").write_text(TALKS)

@@ -18,6 +18,8 @@ FILE = "checkpoint"
 #: The kind of file, reports, first loss, and the size and checksum of the state.
 _HEAD = struct.Struct("<8sQdQI")
 _MAGIC = b"slaq-ck2"
+#: More reports than any program makes.
+_MOST_REPORTS = 2**53
 _START = _HEAD.size + -_HEAD.size % ALIGNMENT
 
 
@@ -53,7 +55,7 @@ def read(path: Path) -> KeptCheckpoint:
         raise CheckpointError(str(path), "is not a checkpoint of this version of slaq")
     _, reports, first_loss, size, checksum = _HEAD.unpack_from(content)
     state = memoryview(content)[_START:]
-    if len(state) != size or zlib.crc32(state) != checksum:
+    if reports > _MOST_REPORTS or len(state) != size or zlib.crc32(state) != checksum:
         raise CheckpointError(str(path), "is damaged or cut short")
     return KeptCheckpoint(reports=reports, first_loss=first_loss, state=state)
 

@@ -2,9 +2,12 @@
 
 import json
 import os
+import secrets
 import selectors
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,10 @@ from slaq.engines.node.wire import HangUpError, Head, Message
 
 #: Seconds the fork server may take to kill everything and exit before it is killed itself.
 PATIENCE = 5.0
+#: The variable by which the processes that come of one fork server are known.
+MARK = "SLAQ_FORK_SERVER"
+#: How often what is left of a fork server is looked for, and the seconds between two looks.
+LOOKS, APART = 100, 0.005
 
 
 class ForkedChild:
@@ -67,6 +74,8 @@ class ForkClient:
         self._children: dict[int, ForkedChild] = {}
         self._count = 0
         self._server: tuple[subprocess.Popen[bytes], Peer] | None = None
+        #: Of the present fork server, and of all that comes of it.
+        self._mark = ""
 
     @property
     def alive(self) -> bool:
@@ -77,7 +86,8 @@ class ForkClient:
         """Start a fork server where there is none; raises OSError where the system refuses."""
         with self._log.open("ab") as log:
             # A worker is one core: libraries that start a thread per core would fight over it.
-            env = {**os.environ, **processes.thread_limits(1)}
+            self._mark = secrets.token_hex(16)
+            env = {**os.environ, **processes.thread_limits(1), MARK: self._mark}
             process, ours = spawn(main, self._setup, log=log, env=env, isolated=False)
         self._server = (process, Peer(ours, self._selector, self._ready))
 
@@ -160,12 +170,13 @@ class ForkClient:
         process, peer = self._server
         self._server = None
         peer.close()
-        # Once it has ended, the kernel has killed its children; their groups may hold what they started.
+        # Once it has ended, the kernel has killed its children, and not what they started.
         status = _await_end(process, PATIENCE)
         children, self._children = self._children, {}
         for child in children.values():
             if child.pid:
                 processes.kill_group(child.pid)
+        _kill_bearers(self._mark)
         try:
             self._died(status)
         finally:
@@ -179,3 +190,23 @@ def _await_end(process: "subprocess.Popen[bytes]", patience: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def _kill_bearers(mark: str) -> None:
+    """Kill every process whose environment began with this mark, until none is left; only Linux shows them."""
+    wanted = f"{MARK}={mark}".encode()
+    for _ in range(LOOKS if processes.LINUX else 0):
+        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        found = [pid for pid in pids if wanted in _environment(pid)]
+        if not found:
+            return
+        processes.send(found, signal.SIGKILL)
+        time.sleep(APART)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the variables that a process began with; none of one that is gone or somebody else's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

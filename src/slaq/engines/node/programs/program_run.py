@@ -17,6 +17,8 @@ from slaq.engines.node.wire import Head
 
 #: Bytes from which a result is passed on without waiting for the others of its map.
 LARGE = 1 << 16
+#: In place of a log that could not be opened yet.
+NO_LOG = -1
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class ProgramRun:
     job: ProgramJob
     segment: Segment
     directory: Path
+    #: A descriptor, or NO_LOG.
     log: int
     driver: DriverHandle = field(default_factory=DriverHandle)
     map: TaskMap = field(default_factory=TaskMap)

@@ -1,5 +1,6 @@
 """The runner of program jobs: one thread, the dispatcher, hears all their processes and hands out free cores."""
 
+import errno
 import logging
 import math
 import os
@@ -20,7 +21,7 @@ from slaq.engines.node.programs.core_arbiter import CoreArbiter
 from slaq.engines.node.programs.driver_handle import Turn
 from slaq.engines.node.programs.fork_client import ForkClient
 from slaq.engines.node.programs.job_orders import ProgramJob
-from slaq.engines.node.programs.program_run import ProgramRun
+from slaq.engines.node.programs.program_run import NO_LOG, ProgramRun
 from slaq.engines.node.programs.running_jobs import RunningJobs
 from slaq.engines.node.programs.shared_data import Segment, Segments
 from slaq.engines.node.programs.worker_pool import WorkerPool
@@ -112,19 +113,23 @@ class ProgramRunner(Runner[ProgramJob]):
     def start(self, job_id: str) -> None:
         job, segment = self._prepared.pop(job_id)
         directory = job_directory(self._site.directory, job_id)
+        log = NO_LOG
         try:
             log = open_log(directory, job.checkpoint)
         except OSError as error:
-            self._segments.leave(segment)
-            self._fail(job_id, f"its directory cannot be written: {error}")
-            return
+            # Without a descriptor the job waits for one.
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                self._segments.leave(segment)
+                self._fail(job_id, f"its directory cannot be written: {error}")
+                return
         self._count += 1
         run = ProgramRun(
             number=self._count, job_id=job_id, job=job, segment=segment, directory=directory, log=log
         )
         if not self._inbox.leave(partial(self._start, run)):
             # Its data went with all that was prepared.
-            os.close(log)
+            if log != NO_LOG:
+                os.close(log)
             self._fail(job_id, self._broken or SHUT_DOWN)
 
     @override
@@ -203,6 +208,8 @@ class ProgramRunner(Runner[ProgramJob]):
                 # The next tick tries again.
                 _log.warning("task not started", extra={"job": run.job_id, "reason": str(error)})
                 return math.inf
+            except Exception as error:
+                self._jobs.give_up(run, error)
 
     def _tick(self) -> None:
         """Look at all that time alone can change."""
@@ -232,7 +239,7 @@ class ProgramRunner(Runner[ProgramJob]):
         self._jobs.lose_drivers()
         self._workers.dissolve()
         self._lost(how_it_ended(status))
-        if self._jobs.runs:
+        if not self._losses.too_many:
             self._start_forks()
 
     def _start_forks(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from slaq.core.demand import Demand
 from slaq.core.job import JobState
 from slaq.engines import checkpoints
-from slaq.engines.files import LOG, last_lines
+from slaq.engines.files import LOG, last_lines, open_log
 from slaq.engines.journal import Ending, Journal
 from slaq.engines.node.programs.driver_handle import Turn
 from slaq.engines.node.programs.driver_messages import (
@@ -28,7 +28,7 @@ from slaq.engines.node.programs.driver_messages import (
 from slaq.engines.node.programs.fork_client import ForkClient, Hooks
 from slaq.engines.node.programs.job_orders import orders_for
 from slaq.engines.node.programs.messages import MessageKind
-from slaq.engines.node.programs.program_run import ProgramRun
+from slaq.engines.node.programs.program_run import NO_LOG, ProgramRun
 from slaq.engines.node.programs.shared_data import Segments
 from slaq.engines.node.programs.worker_pool import WorkerPool
 from slaq.engines.node.wire import HangUpError, Head, MalformedError, Message
@@ -100,11 +100,8 @@ class RunningJobs:
         """Act for one job; what goes wrong is the end of that job."""
         try:
             act(run, *arguments)
-        except MalformedError as error:
-            self._give_up(run, f"its driver sent {error}")
         except Exception as error:
-            _log.exception("job given up", extra={"job": run.job_id})
-            self._give_up(run, f"slaq could not go on with it ({error!r}); this is a defect of slaq")
+            self.give_up(run, error)
 
     def _look(self, run: ProgramRun, now: float) -> None:
         driver = run.driver
@@ -132,6 +129,8 @@ class RunningJobs:
         )
         orders = pickle.dumps(orders_for(run.job, run.directory))
         try:
+            if run.log == NO_LOG:
+                run.log = open_log(run.directory, run.job.checkpoint)
             child = self._forks.fork(hooks, is_driver=True)
         except OSError as error:
             self._put_off(run, str(error))
@@ -161,8 +160,13 @@ class RunningJobs:
         run.map.queue.clear()
         run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
 
-    def _give_up(self, run: ProgramRun, reason: str) -> None:
+    def give_up(self, run: ProgramRun, error: Exception) -> None:
         """End a job with which something went wrong: as it was told to end, else as failed."""
+        if isinstance(error, MalformedError):
+            reason = f"its driver sent {error}"
+        else:
+            _log.error("job given up", extra={"job": run.job_id}, exc_info=error)
+            reason = f"slaq could not go on with it ({error!r}); this is a defect of slaq"
         if run.ended_at is None:
             if run.driver.child is not None:
                 # No more is heard of it.
@@ -179,7 +183,8 @@ class RunningJobs:
             run.map.drop()
             run.bucket.cores = 0.0
             self._workers.detach(run)
-            os.close(run.log)
+            if run.log != NO_LOG:
+                os.close(run.log)
             self._segments.leave(run.segment)
             if run.driver.child is not None:
                 self._forks.kill(run.driver.child)
