@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from slaq.core.demand import Sizes
 from slaq.core.errors import CommandError
 from slaq.core.job import JobState
 from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, OptionSet, ServiceOptions
@@ -115,9 +116,16 @@ class JobView:
     weight: float
     min_cores: float
     max_cores: float | None
+    sizes: Sizes
+    #: In bytes, as declared; None if undeclared.
+    memory: int | None
     target_loss: float | None
     stop_at: float | None
     deadline: float | None
+    #: The jobs that must have ended before it starts.
+    after: tuple[str, ...]
+    #: When it is due.
+    arrival: float
     submitted_at: float
     started_at: float | None
     ended_at: float | None
