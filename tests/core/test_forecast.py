@@ -182,10 +182,10 @@ def test_jobs_do_not_touch_each_other(data: st.DataObject) -> None:
         rows = data.draw(st.permutations(rows.tolist()).map(np.array))
         news = np.array([[histories[row][step]] for row in rows])
         together.observe(rows, news, np.ones(len(rows), dtype=np.int64))
-    outlook = together.outlook(np.arange(len(histories)), (1.0, 10.0))
+    forecasts = together.forecasts(np.arange(len(histories)), (1.0, 10.0))
     for row, losses in enumerate(histories):
         alone = slaq.forecast(losses, [1, 10])
-        np.testing.assert_allclose(outlook.mean[row], alone.mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(forecasts.mean[row], alone.mean, rtol=1e-9, atol=1e-9)
 
 
 def test_filters_are_least_squares() -> None:

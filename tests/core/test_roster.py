@@ -45,7 +45,7 @@ def test_rows_are_used_again() -> None:
     roster.admit(JobSpec(id="b"), 9.0)
     row = roster.ids["b"]
     assert roster.observed[row] == 0
-    assert roster.forecaster.outlook(np.array([row]), (1.0,)).level[0] == 0.0
+    assert roster.forecaster.forecasts(np.array([row]), (1.0,)).level[0] == 0.0
 
 
 def test_news_of_strangers_is_passed_over() -> None:
@@ -89,9 +89,9 @@ def test_fast_jobs_are_followed_in_strides() -> None:
     row = np.array([roster.ids["a"]])
     stride = roster.stride[row][0]
     assert 200 / stride <= 2 * NEWS
-    outlook = roster.forecaster.outlook(row, (200 / stride,))
+    forecasts = roster.forecaster.forecasts(row, (200 / stride,))
     expected = 1.0 + 2.0 * 0.999**4199
-    assert outlook.mean[0, 0] == pytest.approx(expected, abs=0.05)
+    assert forecasts.mean[0, 0] == pytest.approx(expected, abs=0.05)
 
 
 def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
@@ -145,8 +145,8 @@ def test_another_model_is_a_curve_of_its_own() -> None:
     again.absorb([CurveBegan(job_id="a", at=30.0), *curve("a", second)])
     fresh.absorb(curve("a", second))
     one, other = APPRAISER.appraise(fresh, 8, 40.0), APPRAISER.appraise(again, 8, 40.0)
-    assert one.outlook.fall == pytest.approx(other.outlook.fall)
-    assert one.outlook.level == pytest.approx(other.outlook.level)
+    assert one.forecasts.fall == pytest.approx(other.forecasts.fall)
+    assert one.forecasts.level == pytest.approx(other.forecasts.level)
     assert one.candidates.loss == pytest.approx(other.candidates.loss)
 
 

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from slaq.core.arrays import Booleans, Floats, Integers
-from slaq.core.forecaster import Outlook
+from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import KNOTS, gains
 from slaq.core.roster import STOP_AT, Roster
 
@@ -40,42 +40,44 @@ _QUANTILES_80: Floats = _QUANTILES / NormalDist().inv_cdf(0.9)
 _TOLERANCE = 1e-9
 
 
-def ends(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def ends(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the forecast end of each job's loss curve, or the best loss so far if that is lower."""
     reach = FORESIGHT * roster.observed[rows] / np.maximum(roster.stride[rows], 1)
-    fall = gains(outlook.fall[:, 1:], reach[:, None])[:, 0]
-    return np.minimum(outlook.level - fall, roster.best[rows])
+    fall = gains(forecasts.fall[:, 1:], reach[:, None])[:, 0]
+    return np.minimum(forecasts.level - fall, roster.best[rows])
 
 
-def reductions(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the share of its forecast whole reduction that each job has reached.
 
     The whole reduction is from the first loss to the target loss, else to the forecast end. The share is 0 for
     jobs with fewer than two losses, and for jobs whose loss has not fallen yet.
     """
-    whole = _whole(roster, rows, outlook)
+    whole = _whole(roster, rows, forecasts)
     known = _foreseen(roster, rows) & (whole > 0)
     fallen = roster.first[rows] - roster.best[rows]
     made = np.divide(fallen, whole, out=np.zeros(len(rows)), where=known).clip(0.0, 1.0)
     return np.where(_at_target_loss(roster, rows), 1.0, made)
 
 
-def strides_to_shares(roster: Roster, rows: Integers, outlook: Outlook, shares: tuple[float, ...]) -> Floats:
+def strides_to_shares(
+    roster: Roster, rows: Integers, forecasts: ForecastTable, shares: tuple[float, ...]
+) -> Floats:
     """Return the strides expected until each share of the whole reduction is reached: (jobs, shares).
 
     0 if it is reached, infinite if the forecast does not reach it, NaN for jobs with fewer than two losses or
     without a reduction.
     """
-    whole = _whole(roster, rows, outlook)
+    whole = _whole(roster, rows, forecasts)
     goal = roster.first[rows, None] - np.array(shares) * whole[:, None]
-    path = np.minimum.accumulate(outlook.mean, axis=1)
+    path = np.minimum.accumulate(forecasts.mean, axis=1)
     strides = _crossings(path[:, None, :], goal, whole[:, None])
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
-    strides[reductions(roster, rows, outlook)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
+    strides[reductions(roster, rows, forecasts)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
     return strides
 
 
-def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the strides until each job's target is reached, ascending over its courses: (jobs, COURSES).
 
     The target is the target loss, else the share `stop_at` of the whole reduction. 0 if the target is reached;
@@ -83,11 +85,11 @@ def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Float
     """
     first, target, stop_at = roster.first[rows], roster.target[rows], roster.stop_at[rows]
     apart = _QUANTILES_80[:, None]
-    half = np.where(apart > 0, outlook.below[:, None, :], outlook.above[:, None, :])
-    paths = np.minimum.accumulate(outlook.mean[:, None, :] - apart * half, axis=2)
+    half = np.where(apart > 0, forecasts.below[:, None, :], forecasts.above[:, None, :])
+    paths = np.minimum.accumulate(forecasts.mean[:, None, :] - apart * half, axis=2)
     # A course that ends above the best loss so far has already reached its whole reduction.
-    higher = np.maximum(paths[:, :, -1] - outlook.mean[:, None, -1], 0.0)
-    end = np.minimum(ends(roster, rows, outlook)[:, None] + SHALLOWER * higher, roster.best[rows, None])
+    higher = np.maximum(paths[:, :, -1] - forecasts.mean[:, None, -1], 0.0)
+    end = np.minimum(ends(roster, rows, forecasts)[:, None] + SHALLOWER * higher, roster.best[rows, None])
     to_share = first[:, None] - stop_at[:, None] * (first[:, None] - end)
     goal = np.where(np.isnan(target)[:, None], to_share, target[:, None])
     strides = _crossings(paths, goal, first[:, None] - goal)
@@ -98,7 +100,7 @@ def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Float
     strides[fresh] = _start(stop_at[fresh])
     strides[roster.diverged[rows]] = np.inf
     share = np.where(np.isnan(target), stop_at, 1.0)
-    strides[reductions(roster, rows, outlook) >= share - _TOLERANCE] = 0.0
+    strides[reductions(roster, rows, forecasts) >= share - _TOLERANCE] = 0.0
     strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
     return strides
 
@@ -139,10 +141,10 @@ def _foreseen(roster: Roster, rows: Integers) -> Booleans:
     return np.asarray(roster.competes[rows] & (roster.observed[rows] >= 2))
 
 
-def _whole(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def _whole(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return each job's whole reduction, in its own loss; 0 or less if there is none."""
     target = roster.target[rows]
-    end = np.where(np.isnan(target), ends(roster, rows, outlook), target)
+    end = np.where(np.isnan(target), ends(roster, rows, forecasts), target)
     return np.asarray(roster.first[rows] - end)
 
 

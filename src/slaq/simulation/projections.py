@@ -101,11 +101,13 @@ def foretell(
 
 def _paths(roster: Roster, appraisal: Appraisal, rng: np.random.Generator | None) -> Floats:
     """Return each job's losses to come at KNOTS, counted in its strides; never rising."""
-    outlook, rows = appraisal.outlook, appraisal.rows
-    paths = outlook.mean
+    forecasts, rows = appraisal.forecasts, appraisal.rows
+    paths = forecasts.mean
     if rng is not None:
         apart = rng.standard_normal((len(rows), 1)) / _NORMAL_80
-        half = np.where(apart > 0, outlook.below - outlook.below[:, :1], outlook.above - outlook.above[:, :1])
+        half = np.where(
+            apart > 0, forecasts.below - forecasts.below[:, :1], forecasts.above - forecasts.above[:, :1]
+        )
         paths = paths - apart * half
     fresh = roster.observed[rows] < 2
     start = np.where(roster.observed[rows] > 0, roster.last[rows], 1.0)
@@ -132,7 +134,7 @@ class _Foreteller:
         self.rng = rng
         #: Cores there are.
         self.capacity = appraisal.capacity * appraisal.candidates.unit
-        self.ends = ends(roster, appraisal.rows, appraisal.outlook)
+        self.ends = ends(roster, appraisal.rows, appraisal.forecasts)
 
     def under_way(self, place: int, job_id: str, path: Floats) -> Future:
         """Return the future of a started job."""
@@ -145,7 +147,7 @@ class _Foreteller:
             float(roster.runtime.steady_serial(np.array([row]))[0]),
         )
         stride = self._stride(spec, cpu, serial, int(roster.stride[row]))
-        noise = self.appraisal.outlook.below[place, 0] + self.appraisal.outlook.above[place, 0]
+        noise = self.appraisal.forecasts.below[place, 0] + self.appraisal.forecasts.above[place, 0]
         heard = roster.observed[row] > 0
         first = float(roster.first[row]) if heard else float(path[0])
         best = float(roster.best[row]) if heard else first
