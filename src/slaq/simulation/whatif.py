@@ -144,7 +144,7 @@ def _play(situation: Situation, futures: Futures, alternative: Alternative, hori
         policy=alternative.policy,
         appraiser=Appraiser(epoch_seconds=length, units_per_core=situation.units_per_core),
         roster=roster,
-        slot=math.floor(situation.now / length),
+        next_multiple=math.floor(situation.now / length),
     )
     for job_id in roster.ids:
         engine.go_on(futures.jobs[job_id].job.spec)
