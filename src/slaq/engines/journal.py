@@ -77,10 +77,12 @@ class Journal:
         job_id: str,
         observation: Observation,
         metrics: Mapping[str, float],
-        reach: int | None = None,
+        offset: int | None = None,
     ) -> None:
         """Note a loss."""
-        self._add(LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, reach=reach))
+        self._add(
+            LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, offset=offset)
+        )
 
     def learning_rate_changed(self, job_id: str, learning_rate: float) -> None:
         """Note an announced learning rate."""
