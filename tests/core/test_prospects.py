@@ -12,7 +12,7 @@ from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
-from slaq.core.trajectories import COURSES, chances, strides_for
+from slaq.core.trajectories import TRAJECTORIES, chances, strides_for
 
 CAPACITY = 16
 SECONDS = 4.0
@@ -72,21 +72,21 @@ class TestChances:
             assert low <= chance(min(units, more_units), max(left, more_left)) + 1e-12
 
     @given(
-        st.lists(st.floats(0, 100) | st.just(np.inf), min_size=COURSES, max_size=COURSES),
+        st.lists(st.floats(0, 100) | st.just(np.inf), min_size=TRAJECTORIES, max_size=TRAJECTORIES),
         st.lists(st.floats(0, 200), min_size=1, max_size=20),
     )
-    def test_is_the_law_of_the_courses(self, courses: list[float], available: list[float]) -> None:
-        """A chance is within one course of the share of courses that arrive, and never falls."""
-        strides, asked = np.sort(courses)[None], np.sort(available)[None]
+    def test_is_the_law_of_the_courses(self, trajectories: list[float], available: list[float]) -> None:
+        """A chance is within one trajectory of the share of trajectories that arrive, and never falls."""
+        strides, asked = np.sort(trajectories)[None], np.sort(available)[None]
         found = chances(strides, asked)[0]
         share = (strides[0][:, None] <= asked).mean(axis=0)
-        assert (np.abs(found - share) <= 1.0 / COURSES + 1e-9).all()
+        assert (np.abs(found - share) <= 1.0 / TRAJECTORIES + 1e-9).all()
         assert (np.diff(found) >= -1e-12).all()
 
-    @given(st.lists(st.floats(0.1, 100), min_size=COURSES, max_size=COURSES), st.floats(0.05, 0.95))
-    def test_strides_for_a_chance_suffice(self, courses: list[float], chance: float) -> None:
+    @given(st.lists(st.floats(0.1, 100), min_size=TRAJECTORIES, max_size=TRAJECTORIES), st.floats(0.05, 0.95))
+    def test_strides_for_a_chance_suffice(self, trajectories: list[float], chance: float) -> None:
         """So many strides as a probability asks for give at least that probability."""
-        strides = np.sort(courses)[None]
+        strides = np.sort(trajectories)[None]
         needed = strides_for(strides, chance)
         assert chances(strides, needed[:, None])[0, 0] >= chance - 1e-9
 

@@ -11,7 +11,7 @@ from slaq.algorithms import hyperparameters as check
 from slaq.algorithms.gradient_descent import descend, penalised, squared_scale
 from slaq.algorithms.inputs import Floats, class_labels
 from slaq.algorithms.model import LinearClassifierModel
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.jobs.context import Context
 
 M_co = TypeVar("M_co", bound=LinearClassifierModel, covariant=True)
@@ -59,6 +59,6 @@ class LinearClassifier(Algorithm[M_co]):
                 return self.learning_rate
             return 1.0 / (curvature(outputs) * squared_scale(ctx, intercept=self.intercept) + self.l2)
 
-        course = Course(ctx, self)
-        point = descend(course, objective, np.zeros((features + 1, outputs)), rate)
-        return {"weights": point[:-1], "intercepts": point[-1], "classes": classes, "losses": course.losses}
+        run = TrainingRun(ctx, self)
+        point = descend(run, objective, np.zeros((features + 1, outputs)), rate)
+        return {"weights": point[:-1], "intercepts": point[-1], "classes": classes, "losses": run.losses}

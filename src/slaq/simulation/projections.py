@@ -78,8 +78,8 @@ def foretell(
     """Return the futures of the jobs, long enough for `horizon` seconds with any part of the capacity.
 
     `ends` are iterations after which jobs end, and shares of their reduction at which they are ended. With an `rng`
-    each job takes a course drawn from its forecast; without, the mean. `capacity` is the most cores that are played
-    with, and the appraiser that counts them.
+    each job takes a trajectory drawn from its forecast; without, the mean. `capacity` is the most cores that are
+    played with, and the appraiser that counts them.
     """
     resumed = roster.paused.copy()
     roster.paused[:] = False
@@ -179,10 +179,10 @@ class _Foreteller:
         return stride
 
     def _losses(
-        self, spec: JobSpec, stride: int, path: Floats, known_in: int, course: tuple[float, float]
+        self, spec: JobSpec, stride: int, path: Floats, known_in: int, trajectory: tuple[float, float]
     ) -> Floats:
         """Return the future losses, one per stride, until the job ends or the horizon is reached."""
-        first, end = course
+        first, end = trajectory
         count = MOST_LOSSES + 2
         left = self.iterations_left.get(spec.id)
         if left is not None:
@@ -201,9 +201,9 @@ class _Foreteller:
         losses: Floats,
         stride: int,
         cost: tuple[float, float],
-        course: tuple[float, float, float],
+        trajectory: tuple[float, float, float],
     ) -> Future:
-        first, best, end = course
+        first, best, end = trajectory
         goal = math.nan if spec.target_loss is None else spec.target_loss
         share = STOP_AT if spec.stop_at is None and spec.deadline is not None else spec.stop_at
         if spec.target_loss is None and share is not None:

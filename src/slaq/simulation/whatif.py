@@ -99,7 +99,7 @@ def replay(
 ) -> list[Replay]:
     """Simulate the situation up to the horizon under each alternative, all with the same futures.
 
-    Without a seed, every job follows the mean of its forecast. With a seed, each follows a random course drawn
+    Without a seed, every job follows the mean of its forecast. With a seed, each follows a random trajectory drawn
     from its forecast, with noise.
     """
     most = max((alternative.capacity for alternative in alternatives), default=1.0)
