@@ -94,17 +94,17 @@ def read_tokens(path: Path) -> list[Token]:
         return []
     except JobsFileError as error:
         raise _as_settings(error) from None
-    notes = Diagnostics(path, text)
-    top = Section(values, (), notes)
+    diagnostics = Diagnostics(path, text)
+    top = Section(values, (), diagnostics)
     tables = top.take("token", "tables [[token]]", list) or []
-    tokens = [_read(Section(table, ("token", index), notes)) for index, table in enumerate(tables)]
+    tokens = [_read(Section(table, ("token", index), diagnostics)) for index, table in enumerate(tables)]
     top.close("a file of tokens")
     names = [token.name for token in tokens]
     for index, name in enumerate(names):
         if name in names[:index]:
-            notes.add(("token", index, "name"), f"there are two tokens {name!r}", "rename one of them")
+            diagnostics.add(("token", index, "name"), f"there are two tokens {name!r}", "rename one of them")
     try:
-        notes.raise_any()
+        diagnostics.raise_any()
     except JobsFileError as error:
         raise _as_settings(error) from None
     return tokens
