@@ -328,16 +328,13 @@ class Live(Generic[E_co]):
     clock: WallClock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often a live cluster decides, and how finely."""
-
-    epoch_seconds: float
-    units_per_core: int
-
-
 def go_live(
-    policy: str | Policy, start_engine: Callable[[Journal], E_co], listener: Listener, pace: Pace
+    policy: str | Policy,
+    start_engine: Callable[[Journal], E_co],
+    listener: Listener,
+    *,
+    epoch_seconds: float,
+    units_per_core: int,
 ) -> Live[E_co]:
     """Start an engine under a policy; the caller runs the epochs and closes the engine."""
     chosen = make_live_policy(policy) if isinstance(policy, str) else policy
@@ -349,7 +346,7 @@ def go_live(
         store=store,
         clock=clock,
         policy=chosen,
-        appraiser=Appraiser(epoch_seconds=pace.epoch_seconds, units_per_core=pace.units_per_core),
+        appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=units_per_core),
         roster=Roster(make_forecaster("slaq")),
         admission=Admission(
             rules=(MemoryRoom(lambda: memory),),
