@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from slaq.client import Client
 
 
-def acting(verb: str, text: str) -> click.Command:
+def command_for(verb: str, text: str) -> click.Command:
     """Return the command that requests `verb` of the service for one job after another."""
 
     @click.command(verb, help=text)
