@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slaq.cli.input.connection_options import JOBS, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOBS, JSON, connects, print_json
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def command_for(verb: str, text: str) -> click.Command:
     @JOBS
     @JSON
     @click.pass_context
-    @reaches
+    @connects
     def command(ctx: click.Context, client: "Client", jobs: tuple[str, ...], as_json: bool) -> None:
         views, failed = [], False
         for job in jobs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slaq.cli.input.connection_options import JOB, LONG_PATIENCE, reaching
+from slaq.cli.input.connection_options import JOB, LONG_PATIENCE, connecting
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -23,7 +23,7 @@ LONG_LINE = 400
 @click.option(
     "--lines", "-n", type=click.IntRange(min=0), help="Print only the last N lines.  [default: all]"
 )
-@reaching(LONG_PATIENCE)
+@connecting(LONG_PATIENCE)
 def command(client: "Client", job: str, follow: bool, lines: int | None) -> None:
     """Print the output of JOB, both stdout and stderr.
 

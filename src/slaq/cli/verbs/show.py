@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.spans import span
-from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOB, JSON, connects, print_json
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LOSSES, WIDTH = 5000, 60
 @click.command("show")
 @JOB
 @JSON
-@reaches
+@connects
 def command(client: "Client", job: str, as_json: bool) -> None:
     """Show everything about JOB: its state, its submission, its forecast and its loss curve."""
     view = client.show_job(job)
