@@ -141,7 +141,7 @@ class Run:
     history: History
 
 
-#: Told of every decision once it is in force, with all that happened before; names the jobs to stop now.
+#: Called after every decision; returns the ids of jobs to stop.
 Referee = Callable[[Decision, History], Iterable[str]]
 
 
@@ -163,7 +163,7 @@ class Simulation:
     by_largest_fall: bool = False
     cost_noise: float = 0.0
     rng: np.random.Generator | None = None
-    #: Who stops jobs before their end, as a user or a search algorithm does; None for nobody.
+    #: Optional callback that stops jobs early.
     referee: Referee | None = None
 
     def run(self, progress: Callable[[float], None] | None = None) -> Run:

@@ -75,7 +75,7 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
 
 
 def _report(job: Job, known: int) -> None:
-    """Pass its losses on; those of iterations that are done over again are known already."""
+    """Report losses to the service, except those of repeated iterations."""
     for place, observation in enumerate(job):
         if observation.iteration >= known:
             reporting.report(observation.loss, **job.metrics[place])

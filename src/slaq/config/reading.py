@@ -188,7 +188,7 @@ def _names(name: str, count: int) -> list[str]:
 
 
 def _usual_name(work: Work) -> str:
-    """Return what a job is called whose owner gave it no name."""
+    """Return the default name of a job."""
     if isinstance(work, AlgorithmWork):
         return work.algorithm
     if isinstance(work, ProgramWork | FitWork):

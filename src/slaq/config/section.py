@@ -63,11 +63,11 @@ class Section:
         return key in self.values
 
     def had(self, key: str) -> bool:
-        """Return whether the key was there, taken or not."""
+        """Return whether the table has the key."""
         return key in self._given
 
     def given(self, key: str) -> Any:
-        """Return the value of a key as it was, taken or not."""
+        """Return the value of a key in the table."""
         return self._given[key]
 
     def note(self, key: str, found: str, remedy: str) -> None:

@@ -43,7 +43,7 @@ class WorkReader:
         self._load = cache(_loaded)
 
     def read(self, section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
-        """Return the work with each combination of parameters; less of it where there are mistakes."""
+        """Return the work for each combination of parameters; combinations with mistakes are left out."""
         chosen = [key for key in WORKS if key in section]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "neither algorithm, program, fit nor command"

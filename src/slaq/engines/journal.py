@@ -19,7 +19,7 @@ from slaq.core.events import (
 from slaq.core.job import JobState, Observation
 from slaq.ports import Clock
 
-#: Why a job ended that the end of its engine ended.
+#: The reason given for jobs that end because their engine was closed.
 SHUT_DOWN = "the cluster was shut down"
 
 
@@ -45,7 +45,7 @@ class JournalEntry:
 
 
 class Listener(Protocol):
-    """Is told of every entry at once, in the thread it happens in; must be quick and never raise."""
+    """Called for every entry, in the thread where it occurs; must return quickly and never raise."""
 
     def happened(self, event: Event, ending: Ending | None) -> None:
         """Take note of an event; `ending` comes with a `JobEnded`."""

@@ -271,9 +271,9 @@ def bytes_of(text: str) -> int | None:
 
 
 def shown(value: object) -> Any:
-    """Return a value as refusals show it: alike however it was given, short, and fit for JSON.
+    """Format a value for an error message: short, JSON-compatible, independent of its Python type.
 
-    2.0 is shown as 2, a tuple as a list, a path as a text.
+    2.0 becomes 2, a tuple a list, a path a text.
     """
     if value is None or isinstance(value, bool | int):
         return value

@@ -48,7 +48,7 @@ class BufferedStore(Store):
 
     @override
     def started(self, job_id: str, now: float) -> None:
-        """Leave this to the engine's start, which stores where in the job's reports the attempt begins."""
+        """Do nothing: `PreparingEngine.begin` stores the start."""
 
     @override
     def append(self, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""One job that has not ended, or one that has as it was stored: its row, and what is shown of it."""
+"""One job: its stored row and its current state."""
 
 import math
 from dataclasses import dataclass
@@ -137,5 +137,5 @@ class LiveJob:
 
 
 def how_ended(state: JobState) -> str:
-    """Return how a job that ended in this state is spoken of: it has ..."""
+    """Return the verb for a final state, as in "it has completed"."""
     return "been cancelled" if state is JobState.CANCELLED else str(state)

@@ -100,7 +100,7 @@ class LiveJobs:
                 _log.info("job ended", extra=about)
 
     def decide(self, decision: Decision, prospects: Mapping[str, Prospect]) -> list[tuple[str, float]]:
-        """Show a decision; return the jobs that have done as much as their owners want, each with its reduction."""
+        """Apply a decision to the views; return the jobs that reached `stop_at`, with their reduction."""
         done = []
         held = set(decision.ids)
         for job_id, cores, loss in zip(

@@ -132,7 +132,7 @@ class EpochLoop:
                 for decision in self._scheduler.epochs(self._closing.is_set, self._lock):
                     self._follow_up(decision)
             except Exception:
-                # One bad epoch must not end the service: nothing of it was acknowledged, and the next may be well.
+                # A failed epoch must not end the service: its results were not published, and the next may succeed.
                 _log.exception("epoch failed", extra={"epoch": self._scheduler.epoch - 1})
                 self._scheduler.wait()
 

@@ -1,4 +1,4 @@
-"""What a service does first: it reads back the jobs of an earlier run, and says which of them go on."""
+"""Restores the jobs of an earlier run and decides which of them are restarted."""
 
 import logging
 from collections.abc import Sequence

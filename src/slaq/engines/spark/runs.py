@@ -85,7 +85,7 @@ class SparkRun:
     reason: str = ""
     ending_at: float = float("inf")
     interrupted: bool = False
-    #: Whether it ends by itself once it is told to, between two of its iterations; a fit of MLlib cannot.
+    #: Whether the job stops on request between iterations; an MLlib fit cannot.
     ends_itself: bool = True
     #: When its Spark jobs were last cancelled.
     cancelled_at: float = float("-inf")
