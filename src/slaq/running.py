@@ -185,7 +185,7 @@ class RunningCluster(Listener, ABC):
         prepare: Callable[[JobSpec], None],
         ceiling: float | None = None,
     ) -> Job:
-        """Have the engine prepare for a job with these options, and queue it; a refused job leaves nothing behind.
+        """Prepare the engine for a job with these options and queue the job; a refused job leaves nothing behind.
 
         `ceiling` is how many cores the job could use at most; None for no such limit.
         """

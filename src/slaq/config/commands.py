@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
-    """Return the command with each combination of parameters; nothing if it is not a command."""
+    """Return the command with each combination of parameters; an empty list if the command is invalid."""
     words = _words(section)
     cwd = Path(options.get("cwd", section.diagnostics.path.parent))
     if not cwd.is_dir():

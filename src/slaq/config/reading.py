@@ -31,7 +31,7 @@ MOST_JOBS = 1000
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
-    """Return what the file says, data loaded and programs imported; raises JobsFileError with all mistakes."""
+    """Return the contents of the file, data and programs loaded; raises JobsFileError with all mistakes."""
     text, values = read_toml(path)
     diagnostics = Diagnostics(path, text)
     top = Section(values, (), diagnostics)
@@ -95,7 +95,7 @@ class _JobReader:
         self._works = WorkReader(diagnostics, vocabulary, engine)
 
     def read(self, table: Any, place: Place) -> Iterator[JobTable]:
-        """Yield the jobs that a table stands for: several where it has a grid, none where it has mistakes."""
+        """Yield the jobs of a table: several if the table has a grid, none if the table has mistakes."""
         if not isinstance(table, dict):
             self._diagnostics.add(place, f"a job is {described(table)}", "write jobs as [[job]] tables")
             return

@@ -35,7 +35,7 @@ class Diagnostics:
         self._mistakes[Mistake(line=self._lines.of(place), found=found, remedy=remedy)] = None
 
     def add_error(self, place: Place, error: SlaqError) -> None:
-        """Note what an error says: what was found, and after the semicolon what to do."""
+        """Add an error whose message is what was found, a semicolon, and what to do."""
         found, _, remedy = str(error).partition("; ")
         self.add(place, found, remedy or "correct it")
 

@@ -25,7 +25,7 @@ _HEAD = "# Tokens of slaq, as hashes; `slaq token` makes and removes them. The s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One token as the file keeps it: whose it is and its hash, but not the secret."""
+    """One token as stored in the file: its user and the hash of its secret."""
 
     name: str
     user: str
@@ -84,7 +84,7 @@ def remove_token(path: Path, name: str) -> Token:
 
 
 def read_tokens(path: Path) -> list[Token]:
-    """Return the tokens of the file, none where there is no file; raises SettingsError with every mistake."""
+    """Return the tokens of the file; an empty list if there is no file. Raises SettingsError with every mistake."""
     try:
         if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             found = "other users can write the file, and so give themselves access"

@@ -127,7 +127,7 @@ class WorkReader:
         grid: list[dict[str, Any]],
         before: tuple[str, ...] = ("a context",),
     ) -> list[Callable[..., Any]]:
-        """Return the function with each combination of parameters filled in; none where it has mistakes."""
+        """Return the function with each combination of parameters; an empty list if there are mistakes."""
         place = (*section.place, key)
         try:
             function = import_program(reference, self._diagnostics.path.parent.resolve())
@@ -172,7 +172,7 @@ class WorkReader:
 
 
 def option_set(section: Section, engine: str) -> OptionSet[Any] | None:
-    """Return the options that a job takes; None where it does not say what it does."""
+    """Return the options that a job takes; None if the table does not say what the job runs."""
     chosen = [key for key in WORKS if key in section]
     if len(chosen) != 1:
         return None

@@ -25,7 +25,7 @@ SHUT_DOWN = "the cluster was shut down"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended, and what it left."""
+    """How a job ended, and its result."""
 
     state: JobState
     reason: str = ""
@@ -38,7 +38,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event; the end of a job comes with what the job left."""
+    """One event; the end of a job comes with its result."""
 
     event: Event
     ending: Ending | None = None
@@ -79,7 +79,7 @@ class Journal:
         metrics: Mapping[str, float],
         offset: int | None = None,
     ) -> None:
-        """Note a loss."""
+        """Record a loss."""
         self._add(
             LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, offset=offset)
         )
@@ -93,7 +93,7 @@ class Journal:
         self._add(CurveBegan(job_id=job_id, at=0.0))
 
     def demand_changed(self, job_id: str, demand: Demand) -> None:
-        """Note what a running job says it can use."""
+        """Record the demand that a running job reports."""
         self._add(DemandChanged(job_id=job_id, at=0.0, demand=demand))
 
     def training_changed(self, job_id: str, trains: bool) -> None:

@@ -42,7 +42,7 @@ MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
 
 
 class IfLost(StrEnum):
-    """What becomes of a job that was running when the service was lost."""
+    """What happens to a job that was running when the service ended unexpectedly."""
 
     #: Run again; the job resumes from files in its folder, and its loss curve continues.
     RESUME = "resume"
@@ -308,7 +308,7 @@ class CommandOptions(FitOptions, total=False):
 
 
 class _OwnedOptions(TypedDict, total=False):
-    """What every job of a service takes besides."""
+    """Further options of every job of a service."""
 
     tags: Tags
     user: Annotated[
@@ -322,7 +322,7 @@ class _OwnedOptions(TypedDict, total=False):
 
 
 class _ResumedOptions(_OwnedOptions, total=False):
-    """What jobs take that the service runs itself."""
+    """Further options of jobs that the service runs itself."""
 
     if_lost: Annotated[
         Literal["resume", "restart", "fail"] | IfLost,

@@ -1,4 +1,4 @@
-"""The durable store as the scheduler sees it: an epoch is one transaction, and a full disk stops nothing."""
+"""The durable store as the scheduler uses it: one transaction per epoch; a full disk does not stop decisions."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -91,7 +91,7 @@ class BufferedStore(Store):
         self.trouble = str(error)
 
     def _make_room(self) -> None:
-        """Drop decisions, and losses where there are too many; never the end of a job."""
+        """Drop decisions, and losses if there are too many; never the end of a job."""
         entries = [entry for entry in self._entries if not isinstance(entry, _Decided)]
         if self._unsaved > MOST_UNSAVED:
             kept = [event for entry in entries for event in entry if isinstance(event, JobEnded)]

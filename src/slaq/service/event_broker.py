@@ -1,4 +1,4 @@
-"""Numbers what happens as notices, keeps the latest of them, and hands them to everyone who listens."""
+"""Numbers notices, keeps the latest ones, and passes them to all listeners."""
 
 import asyncio
 import threading

@@ -19,7 +19,7 @@ OPTION_SETS: Mapping[str, OptionSet[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who asks."""
+    """The user who sends a request."""
 
     user: str
     #: The Unix user of that name; None where this machine has none.
@@ -43,7 +43,7 @@ class Submission:
 
     @property
     def kind(self) -> str:
-        """Which of the three it is; raises CommandError where it is not exactly one."""
+        """Which of the three is given; raises CommandError unless exactly one is."""
         given = [name for name in OPTION_SETS if getattr(self, name) not in (None, False)]
         if len(given) != 1:
             found = " and ".join(given) if given else "nothing to run"
