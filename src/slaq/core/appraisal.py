@@ -219,9 +219,10 @@ def explain(
 
     # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
-    tables = np.stack((forecasts.fall, forecasts.below, forecasts.above)).reshape(-1, len(HORIZONS) + 1)
-    ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
-    fall, below, above = ahead.reshape(3, -1)
+    tables = np.stack((forecasts.fall, forecasts.below, forecasts.above))
+    fall, below, above = (
+        gains(tables[..., 1:] - tables[..., :1], done[None, :, None])[..., 0] + tables[..., 0]
+    )
     mean = np.where(appraisal.heard, forecasts.level - fall, np.nan)
     return Decision(
         epoch=epoch,
