@@ -24,10 +24,10 @@ def run(
     forecaster = make(0)
     errors, covered = np.zeros(len(cases)), np.zeros(len(cases), dtype=bool)
     for due, rows in replay(forecaster, curves, cases):
-        outlook = forecaster.outlook(rows, (float(AHEAD),))
-        off = cases.truth[due] - outlook.mean[:, 0]
+        forecasts = forecaster.forecasts(rows, (float(AHEAD),))
+        off = cases.truth[due] - forecasts.mean[:, 0]
         errors[due] = np.abs(off)
-        covered[due] = (off >= -outlook.below[:, 0]) & (off <= outlook.above[:, 0])
+        covered[due] = (off >= -forecasts.below[:, 0]) & (off <= forecasts.above[:, 0])
     return errors, covered
 
 

@@ -137,7 +137,7 @@ def forecasts(
     forecaster = make(0)
     said = np.zeros((len(cases), len(horizons)))
     for due, rows in replay(forecaster, curves, cases):
-        said[due] = forecaster.outlook(rows, tuple(map(float, horizons))).mean
+        said[due] = forecaster.forecasts(rows, tuple(map(float, horizons))).mean
     return said
 
 

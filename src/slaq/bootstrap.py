@@ -141,7 +141,7 @@ class Run:
     history: History
 
 
-#: Told of every decision once it is in force, with all that happened before; names the jobs to stop now.
+#: Called after every decision; returns the ids of jobs to stop.
 Referee = Callable[[Decision, History], Iterable[str]]
 
 
@@ -163,7 +163,7 @@ class Simulation:
     by_largest_fall: bool = False
     cost_noise: float = 0.0
     rng: np.random.Generator | None = None
-    #: Who stops jobs before their end, as a user or a search algorithm does; None for nobody.
+    #: Optional callback that stops jobs early.
     referee: Referee | None = None
 
     def run(self, progress: Callable[[float], None] | None = None) -> Run:
@@ -334,16 +334,13 @@ class Live(Generic[E_co]):
     clock: WallClock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often a live cluster decides, and how finely."""
-
-    epoch_seconds: float
-    units_per_core: int
-
-
 def go_live(
-    policy: str | Policy, start_engine: Callable[[Journal], E_co], listener: Listener, pace: Pace
+    policy: str | Policy,
+    start_engine: Callable[[Journal], E_co],
+    listener: Listener,
+    *,
+    epoch_seconds: float,
+    units_per_core: int,
 ) -> Live[E_co]:
     """Start an engine under a policy; the caller runs the epochs and closes the engine."""
     chosen = make_live_policy(policy) if isinstance(policy, str) else policy
@@ -355,7 +352,7 @@ def go_live(
         store=store,
         clock=clock,
         policy=chosen,
-        appraiser=Appraiser(epoch_seconds=pace.epoch_seconds, units_per_core=pace.units_per_core),
+        appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=units_per_core),
         roster=Roster(make_forecaster("slaq")),
         admission=Admission(
             rules=(MemoryRoom(lambda: memory),),

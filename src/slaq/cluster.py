@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import cloudpickle
 from typing_extensions import override
 
-from slaq.bootstrap import Pace, go_live, make_engine, name_of_policy
+from slaq.bootstrap import go_live, make_engine, name_of_policy
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import usual_units_per_core
 from slaq.core.job import JobSpec
@@ -78,8 +78,13 @@ class Cluster(RunningCluster):
             throttle=throttle,
         )
         chosen = partial(make_engine, engine) if isinstance(engine, str) else engine
-        pace = Pace(epoch_seconds=epoch_seconds, units_per_core=self.units_per_core)
-        self._live = go_live(policy, partial(chosen, site), self, pace)
+        self._live = go_live(
+            policy,
+            partial(chosen, site),
+            self,
+            epoch_seconds=epoch_seconds,
+            units_per_core=self.units_per_core,
+        )
         self._run(self._live)
 
     @PROGRAM.takes

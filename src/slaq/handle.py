@@ -27,7 +27,7 @@ class JobHost(Protocol):
     """The cluster a job belongs to, as its handle sees it."""
 
     def directory_of(self, job_id: str) -> Path:
-        """Return where a job's files are."""
+        """Return the folder of a job's files."""
         ...
 
     def wake(self) -> None:
@@ -38,11 +38,11 @@ class JobHost(Protocol):
 class Job:
     """One submitted job, in the manner of `concurrent.futures.Future`.
 
-    Its `directory` holds `log.txt`, what its program and tasks printed, and `checkpoint`, what it last kept.
+    Its `directory` holds `log.txt`, the output of its program and tasks, and `checkpoint`, its last saved state.
     """
 
     def __init__(self, cluster: JobHost, job_id: str, stop_at: float | None, target: float | None) -> None:
-        #: What the cluster knows it by.
+        #: The name by which the cluster knows the job.
         self.id = job_id
         self._cluster = cluster
         self._target = target
@@ -53,7 +53,7 @@ class Job:
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
         self._announced: list[int] = []
-        #: The index of the first loss of the model it trains now.
+        #: The index of the first loss of the model that the job trains now.
         self._curve = 0
         #: CPU seconds, and those of its losses.
         self._cpu = self._cpu_observed = 0.0
@@ -72,12 +72,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name it was given; the same as its id."""
+        """The name of the job; the same as its id."""
         return self.id
 
     @property
     def state(self) -> JobState:
-        """Queued, running, or how it ended."""
+        """The state of the job: queued, running, or how it ended."""
         return self._state
 
     @property
@@ -87,27 +87,27 @@ class Job:
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The folder of the job's files."""
         return self._cluster.directory_of(self.id)
 
     @property
     def observations(self) -> list[Observation]:
-        """What it has reported so far."""
+        """The observations that the job has reported so far."""
         return list(self._observations)
 
     @property
     def losses(self) -> list[float]:
-        """Its losses so far; the first is the one before the first iteration."""
+        """The job's losses so far; the first one is the loss before the first iteration."""
         return [observation.loss for observation in self._observations]
 
     @property
     def metrics(self) -> list[Mapping[str, float]]:
-        """The metrics that it has reported with each loss."""
+        """The metrics that the job has reported beside each loss."""
         return list(self._metrics)
 
     @property
     def diverged(self) -> bool:
-        """Whether its last loss was not a finite number; a diverged job holds the smallest share."""
+        """Whether the last loss was not a finite number; the job then holds only its guarantee."""
         return bool(self._observations) and not math.isfinite(self._observations[-1].loss)
 
     @property
@@ -117,17 +117,17 @@ class Job:
 
     @property
     def cores(self) -> float:
-        """The cores it holds now; may be a fraction."""
+        """The cores that the job holds now; may be a fraction."""
         return 0.0 if self.done() else self._cores
 
     @property
     def demand(self) -> Demand | None:
-        """What its program last said it can use, by `ctx.can_use` or `slaq.can_use`; None where it said nothing."""
+        """The demand that the job last reported by `ctx.can_use` or `slaq.can_use`; None if it reported none."""
         return self._demand
 
     @property
     def reduction(self) -> float:
-        """The share of its whole reduction, from the first loss to its target or forecast end, made so far."""
+        """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
         if not self.done():
             return self._reduction
         if self._final is None:
@@ -135,34 +135,34 @@ class Job:
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
-        """Predict its losses that many iterations ahead."""
+        """Predict the job's losses that many iterations ahead."""
         return forecast(self.losses[self._curve :], horizons, announced=self._bends())
 
     def _bends(self) -> list[int]:
-        """Return where in its present curve a new learning rate was announced."""
+        """Return the places in the present curve at which a new learning rate was announced."""
         return [place - self._curve for place in self._announced if place >= self._curve]
 
     def log(self) -> str:
-        """Return what its program and its tasks have printed."""
+        """Return what the job's program and tasks have printed."""
         try:
             return (self.directory / LOG).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def done(self) -> bool:
-        """Return whether it has ended: completed, failed or cancelled."""
+        """Return whether the job has ended: completed, failed or cancelled."""
         return self._ending is not None
 
     def running(self) -> bool:
-        """Return whether it was started and has not ended."""
+        """Return whether the job was started and has not ended."""
         return self._state is JobState.RUNNING
 
     def cancelled(self) -> bool:
-        """Return whether it was cancelled."""
+        """Return whether the job was cancelled."""
         return self._state is JobState.CANCELLED
 
     def cancel(self) -> bool:
-        """Ask for its end; return False if it has ended already."""
+        """Cancel the job; return False if it has ended already."""
         if self.done():
             return False
         self._cancelling = True
@@ -170,11 +170,11 @@ class Job:
         return True
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return what its program returned, waiting for it.
+        """Wait for the job's end and return what its program returned.
 
-        Of a job that was ended by `stop_at`, `max_iterations` or `time_budget` it is what the program returned
-        after it caught `Cancelled`, or else the state it last gave to `checkpoint`, or None. Raises what the
-        program raised, `JobFailedError` where it was lost, `CancelledError` if it was cancelled.
+        If the job was ended by `stop_at`, `max_iterations` or `time_budget`, this is what the program returned
+        after it caught `Cancelled`, or else the state that it last gave to `checkpoint`, or None. Raises what the
+        program raised, `JobFailedError` if the program was lost, `CancelledError` if the job was cancelled.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -184,7 +184,7 @@ class Job:
         return unpack(result.payload) if isinstance(result, Packed) else result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what its program raised, waiting for its end; None if it completed."""
+        """Wait for the job's end and return what its program raised; None if the job completed."""
         ending = self._await_end(timeout)
         if ending.state is JobState.CANCELLED:
             raise CancelledError
@@ -198,7 +198,7 @@ class Job:
         return JobFailedError(self.id, text) if error is None else error
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for its end or, if given, for that share of its whole reduction; return whether it has come."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self.done() or (reduction is not None and self._reduction >= reduction), timeout
@@ -206,7 +206,7 @@ class Job:
         return self.done() if reduction is None else self.reduction >= reduction
 
     def add_done_callback(self, callback: Callable[["Job"], object]) -> None:
-        """Call callback(job) once it has ended, in a thread of its own; at once if it has ended already."""
+        """Call callback(job) in a thread of its own once the job has ended; at once if it has ended already."""
         with self._changed:
             if not self.done():
                 self._callbacks.append(callback)
@@ -214,7 +214,7 @@ class Job:
         self._call_back([callback])
 
     def __iter__(self) -> Iterator[Observation]:
-        """Yield its observations from the first, as they come, until it has ended."""
+        """Yield the job's observations from the first one on, as they come, until the job has ended."""
         place = 0
         while True:
             with self._changed:
@@ -261,7 +261,7 @@ class Job:
                 self._reason = reason
 
     def _decide(self, cores: float, reduction: float) -> bool:
-        """Take note of a decision; return whether the job has done what was asked."""
+        """Apply a decision; return whether the job has reached `stop_at`."""
         with self._changed:
             if self._state is JobState.QUEUED:
                 self._state, self._reason = JobState.RUNNING, ""

@@ -82,7 +82,7 @@ class Store(Protocol):
         ...
 
     def started(self, job_id: str, now: float) -> None:
-        """Take note that a queued job starts now; it is queued no longer."""
+        """Record that a queued job starts; `queued` no longer returns it."""
         ...
 
     def append(self, events: Sequence[Event]) -> None:

@@ -10,7 +10,7 @@ from slaq.core.policies import BetweenOwners
 from slaq.service.replaying import Question
 from slaq.simulation.whatif import Alternative, replay
 
-#: The jobs and the service itself come first.
+#: Niceness of a replay, so that jobs and the service get CPU first.
 NICENESS = 10
 
 

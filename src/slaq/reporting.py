@@ -76,7 +76,7 @@ class _Pen:
         return ",".join(parts)
 
     def note(self, error: Exception) -> None:
-        """Say once that reports are being lost: that must not end the training."""
+        """Warn once that reports are lost; never raise."""
         if not self.noted:
             self.noted = True
             try:
@@ -105,7 +105,7 @@ def report(loss: "Number", **metrics: "Number") -> None:
 
 
 def announce(*, learning_rate: "Number") -> None:
-    """Tell slaq of a new learning rate: the curve bends here. Never raises, as `report`."""
+    """Report a new learning rate, from which the loss curve changes. Never raises, as `report`."""
     pen = _pen_of_this_process()
     if pen.fd < 0:
         return

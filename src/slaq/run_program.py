@@ -108,7 +108,7 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
 
 
 def _report(job: Job, known: int, skipped: Path) -> None:
-    """Pass its losses on, but for those of iterations that are done over again: `known` losses were told before.
+    """Report losses to the service, except those of repeated iterations: the service knows `known` losses.
 
     A program that was killed may have kept itself after losses that had not been passed on. The service counts
     without them, so their number is noted in the file `skipped`.

@@ -1,4 +1,4 @@
-"""A cluster that runs: its jobs, and the thread in which its scheduler decides; what every cluster rests on."""
+"""The base of all embedded clusters: jobs and the scheduler thread."""
 
 import atexit
 import logging
@@ -56,7 +56,7 @@ class RunningCluster(Listener, ABC):
         self._broken = ""
 
     def _home(self, directory: str | os.PathLike[str] | None) -> Path:
-        """Return where the jobs' files go: what was asked for, or a folder that vanishes with the cluster."""
+        """Return the folder of the jobs' files: the given one, or one that is deleted with the cluster."""
         if directory is None:
             directory = tempfile.mkdtemp(prefix="slaq-")
             # Its jobs hold this object: logs can be read for as long as any of them is there.
@@ -121,7 +121,7 @@ class RunningCluster(Listener, ABC):
         """Make the next decision soon, before the epoch is over."""
         self._scheduling.clock.wake()
 
-    # Told by the engine, in its thread.
+    # Called by the engine, in its threads.
 
     @override
     def happened(self, event: Event, ending: Ending | None) -> None:
@@ -171,7 +171,7 @@ class RunningCluster(Listener, ABC):
         return self._closing and all(job.done() for job in self.jobs())
 
     def _take(self, decision: Decision | None) -> None:
-        """Tell the jobs what was decided, and end those that have done enough or were cancelled."""
+        """Pass a decision on to the jobs, and end those that reached `stop_at` or were cancelled."""
         engine = self._scheduling.engine
         for job_id, reason in self._scheduling.scheduler.held().items():
             self._jobs[job_id]._wait(reason)
@@ -197,7 +197,7 @@ class RunningCluster(Listener, ABC):
         prepare: Callable[[JobSpec], None],
         ceiling: float | None = None,
     ) -> Job:
-        """Have the engine prepare for a job with these options, and queue it; a refused job leaves nothing behind.
+        """Prepare the engine for a job with these options and queue the job; a refused job leaves nothing behind.
 
         `ceiling` is how many cores the job could use at most; None for no such limit.
         """
@@ -231,13 +231,13 @@ class RunningCluster(Listener, ABC):
 
 
 def name_of(program: Callable[..., Any]) -> str:
-    """Return what to call a job whose owner gave it no name."""
+    """Return the default name of a job."""
     name = getattr(program, "__name__", type(program).__name__)
     return re.sub(r"\W+", "", name) or "job"
 
 
 def _close_at_exit(engine: "weakref.ref[Any]", process: int) -> None:
-    """End a cluster that its owner forgot; a fork of that process does not own it."""
+    """Close a cluster that was never shut down; not in forks."""
     live = engine()
     if live is not None and os.getpid() == process:
         live.close()

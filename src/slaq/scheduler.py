@@ -44,8 +44,8 @@ class Scheduler:
     review: Review = field(default_factory=Review)
     #: The jobs that the engine has lost, by id; they are started again in the coming epoch.
     lost: list[str] = field(default_factory=list)
-    #: Epochs begin at whole multiples of their length: the multiple that is waited for.
-    slot: int = 0
+    #: Epochs begin at whole multiples of their length: the next of these multiples.
+    next_multiple: int = 0
 
     def epochs(
         self, stop: Callable[[], bool] | None = None, lock: AbstractContextManager[Any] | None = None
@@ -126,6 +126,6 @@ class Scheduler:
     def wait(self) -> None:
         """7. Wait for the next epoch, or until the clock is woken; a late epoch is skipped, never queued up."""
         length, now = self.appraiser.epoch_seconds, self.clock.now()
-        if now >= self.slot * length:
-            self.slot = max(self.slot + 1, math.ceil(now / length))
-        self.clock.sleep_until(self.slot * length, earliest=now + SHORTEST * length)
+        if now >= self.next_multiple * length:
+            self.next_multiple = max(self.next_multiple + 1, math.ceil(now / length))
+        self.clock.sleep_until(self.next_multiple * length, earliest=now + SHORTEST * length)

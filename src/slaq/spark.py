@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from typing_extensions import override
 
-from slaq.bootstrap import Pace, go_live, name_of_policy
+from slaq.bootstrap import go_live, name_of_policy
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import usual_units_per_core
 from slaq.core.errors import SparkSessionError
@@ -80,8 +80,13 @@ class SparkCluster(RunningCluster):
                 shares=Shares(shares),
                 grace_seconds=grace_seconds,
             )
-            pace = Pace(epoch_seconds=epoch_seconds, units_per_core=self.units_per_slot)
-            self._live = go_live(policy, partial(SparkEngine, application, site), self, pace)
+            self._live = go_live(
+                policy,
+                partial(SparkEngine, application, site),
+                self,
+                epoch_seconds=epoch_seconds,
+                units_per_core=self.units_per_slot,
+            )
             self._run(self._live)
             _taken[application.context] = self
 

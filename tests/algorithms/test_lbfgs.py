@@ -10,15 +10,15 @@ from scipy.optimize import rosen, rosen_der
 
 from slaq.algorithms import KMeans, lbfgs
 from slaq.algorithms.inputs import Floats
-from slaq.algorithms.training import Course
+from slaq.algorithms.training import TrainingRun
 from slaq.jobs.inline import InlineContext
 
 
-def course(iterations: int) -> tuple[Course, InlineContext]:
-    """Return a course of so many iterations, and where it reports."""
+def run_of(iterations: int) -> tuple[TrainingRun, InlineContext]:
+    """Return a run of so many iterations, and where it reports."""
     ctx = InlineContext()
     algorithm: Any = KMeans(iterations=iterations)
-    return Course(ctx, algorithm), ctx
+    return TrainingRun(ctx, algorithm), ctx
 
 
 def rosenbrock(point: Floats) -> tuple[float, Floats]:
@@ -47,14 +47,14 @@ def test_the_recursion_is_the_bfgs_update(pairs: int, seed: int) -> None:
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=6))
 def test_the_loss_never_rises(start: list[float]) -> None:
     """From anywhere on Rosenbrock's valley, every iteration is at or below the one before."""
-    run, ctx = course(30)
+    run, ctx = run_of(30)
     lbfgs.minimise(run, rosenbrock, np.array(start))
     assert np.all(np.diff(ctx.losses) <= 0)
 
 
 def test_it_finds_the_end_of_rosenbrocks_valley() -> None:
     """The minimum (1, ..., 1) is found to seven digits, and the search ends there by itself."""
-    run, ctx = course(500)
+    run, ctx = run_of(500)
     point = lbfgs.minimise(run, rosenbrock, np.full(6, -1.0))
     np.testing.assert_allclose(point, 1.0, rtol=1e-7)
     assert len(ctx.losses) < 200
@@ -62,7 +62,7 @@ def test_it_finds_the_end_of_rosenbrocks_valley() -> None:
 
 def test_a_minimum_is_where_it_stays() -> None:
     """Started at the minimum there is nothing to do: one report, no iteration."""
-    run, ctx = course(10)
+    run, ctx = run_of(10)
     point = lbfgs.minimise(run, rosenbrock, np.ones(3))
     assert point.tolist() == [1.0, 1.0, 1.0]
     assert ctx.losses == [0.0]
@@ -76,7 +76,7 @@ def test_a_loss_that_is_infinite_ahead_is_kept_away_from() -> None:
             return float("nan"), np.full_like(point, np.nan)
         return float(np.sum(point - np.log(point))), 1.0 - 1.0 / point
 
-    run, ctx = course(50)
+    run, ctx = run_of(50)
     point = lbfgs.minimise(run, barrier, np.array([5.0, 0.01]))
     np.testing.assert_allclose(point, 1.0, rtol=1e-6)
     assert np.all(np.isfinite(ctx.losses))
@@ -98,7 +98,7 @@ def test_wolfes_conditions_hold_where_the_line_search_ends() -> None:
 
 def test_the_memory_bounds_what_is_kept() -> None:
     """A checkpoint holds no more pairs than the memory."""
-    run, ctx = course(20)
+    run, ctx = run_of(20)
     lbfgs.minimise(run, rosenbrock, np.full(4, -1.0), memory=3)
     assert len(ctx.kept["state"]["pairs"]) == 3
     assert ctx.losses[-1] == pytest.approx(rosen(ctx.kept["state"]["point"]))

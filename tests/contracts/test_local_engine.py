@@ -1,4 +1,4 @@
-"""The engine of one machine keeps the engine contract, its node called directly or in a child process."""
+"""The laws of engines, run on the engine of one machine, whose node is in this process or in a child process."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ import cloudpickle
 import pytest
 from typing_extensions import override
 
+from slaq.core.errors import UnknownNameError
 from slaq.core.job import JobSpec
 from slaq.engines.clock import WallClock
 from slaq.engines.files import LOG, job_directory
@@ -30,7 +31,7 @@ ITERATIONS, SECONDS = 40, 0.05
 
 
 def maps(ctx: Context) -> None:
-    """Iterate in tasks."""
+    """Run each iteration as a task on a worker."""
 
     def work(_: Partition) -> None:
         time.sleep(SECONDS)
@@ -41,7 +42,7 @@ def maps(ctx: Context) -> None:
 
 
 def drives(ctx: Context) -> None:
-    """Iterate in the driver alone."""
+    """Run each iteration in the driver."""
     for number in range(ITERATIONS):
         ctx.report(1.0 / (1 + number))
         time.sleep(SECONDS)
@@ -70,8 +71,27 @@ def command(_: Callable[[Context], None], directory: Path) -> CommandJob:
     )
 
 
+NODES = pytest.mark.parametrize("node", [make_node, ChildNode], ids=["called directly", "in a child process"])
+
+
+@NODES
+def test_work_that_a_node_cannot_run_is_refused(
+    node: Callable[[Site, Journal], Node], tmp_path: Path
+) -> None:
+    """Preparing work of an unknown kind raises a sentence that lists the known kinds; the id stays free."""
+    engine = LocalEngine(node(Site(cores=1, epoch_seconds=0.5, directory=tmp_path), Journal(WallClock())))
+    try:
+        with pytest.raises(
+            UnknownNameError, match=r"no kind of work .* 'dict'.*known: CommandJob, ProgramJob"
+        ):
+            engine.prepare("a", {})
+        engine.prepare("a", program(maps, tmp_path))
+    finally:
+        engine.close()
+
+
 @pytest.mark.parametrize("kind", [program, command])
-@pytest.mark.parametrize("node", [make_node, ChildNode], ids=["called directly", "in a child process"])
+@NODES
 class TestLocalEngine(EngineContract):
     @pytest.fixture
     @override

@@ -35,7 +35,7 @@ def job(
 
 
 class Run:
-    """A simulated engine with all jobs started, and all events so far."""
+    """A simulated engine with all jobs started, and the events so far."""
 
     def __init__(
         self, *jobs: SimulatedJob, capacity: Capacity = 1e6, noise: float = 0.0, seed: int = 0
@@ -67,7 +67,7 @@ class Run:
 
 
 def test_the_loss_before_the_first_iteration_is_reported_at_the_start() -> None:
-    """Observation 0 needs no cores and costs nothing."""
+    """The loss before the first iteration needs no cores and costs nothing."""
     run = Run(job())
     (event,) = run.until(0.0)
     assert isinstance(event, LossObserved)
@@ -76,7 +76,7 @@ def test_the_loss_before_the_first_iteration_is_reported_at_the_start() -> None:
 
 
 def test_an_iteration_is_seen_when_it_ends_with_its_exact_time_and_cost() -> None:
-    """6 CPU seconds on 2 cores end at 3, whenever the poll comes."""
+    """An iteration of 6 CPU seconds on 2 cores ends at 3 s, whenever it is polled."""
     run = Run(job())
     run.grant(a=2)
     run.until(2.9)
@@ -129,7 +129,7 @@ def test_the_law_of_progress(cost: float, serial: float, cores: float, iteration
 
 @given(cost=st.floats(0.01, 100), cores=st.floats(0.1, 64), parts=st.integers(1, 30))
 def test_an_iteration_that_ends_as_one_looks_is_seen(cost: float, cores: float, parts: int) -> None:
-    """However progress is cut into parts, rounding delays no observation and dates none in the future."""
+    """Rounding neither delays an observation nor dates one in the future, however progress is divided."""
     run = Run(job(cost=cost))
     run.grant(a=cores)
     for part in range(1, parts + 1):
@@ -138,7 +138,7 @@ def test_an_iteration_that_ends_as_one_looks_is_seen(cost: float, cores: float, 
 
 
 def test_the_first_iteration_is_timed_from_the_start_of_its_job() -> None:
-    """A job that comes late owes nothing for the time before."""
+    """The first iteration of a job that starts late is timed from its start."""
     clock, late = VirtualClock(), job()
     engine = SimulatedEngine(Workload((late,)), clock, 8)
     clock.sleep_until(5.0)
@@ -152,7 +152,7 @@ def test_the_first_iteration_is_timed_from_the_start_of_its_job() -> None:
 
 @given(cores=st.lists(st.floats(0.5, 10), min_size=1, max_size=4), factor=st.integers(2, 5))
 def test_times_the_cores_is_a_fraction_of_the_time(cores: list[float], factor: int) -> None:
-    """With no maximum, everyone on twice the cores is done in half the time."""
+    """Without a maximum, jobs on twice the cores take half the time."""
     names = [f"job{index}" for index in range(len(cores))]
     ends = []
     for scale in (1, factor):
@@ -170,7 +170,7 @@ def test_times_the_cores_is_a_fraction_of_the_time(cores: list[float], factor: i
     noise=st.sampled_from([0.0, 0.5]),
 )
 def test_cpu_delivered_is_cpu_reported(steps: list[tuple[float, float]], noise: float) -> None:
-    """Over any resizes, what the iterations cost is what the cores delivered until the end."""
+    """Over any resizes, the CPU seconds of the iterations are those that the cores delivered."""
     run = Run(job(cost=7.3, iterations=6), noise=noise)
     granted = []
     moment = 0.0
@@ -209,7 +209,7 @@ def test_when_one_looks_changes_nothing(moments: list[float], noise: float) -> N
 
 
 def test_events_of_one_poll_are_in_the_order_they_happened() -> None:
-    """Jobs of different speed interleave."""
+    """The events of jobs of different speed are ordered by time."""
     run = Run(job("slow", cost=5.0), job("fast", cost=2.0))
     run.grant(slow=1, fast=1)
     moments = [one.at for one in run.until(FOREVER)]
@@ -217,7 +217,7 @@ def test_events_of_one_poll_are_in_the_order_they_happened() -> None:
 
 
 def test_other_work_ends_when_its_cpu_seconds_are_used() -> None:
-    """It reports no loss, only its end."""
+    """Other work reports no loss, only its end."""
     run = Run(SimulatedJob(spec=JobSpec(id="a", trains=False), cpu_seconds=12.0))
     run.grant(a=4)
     assert run.until(2.9) == []
@@ -225,7 +225,7 @@ def test_other_work_ends_when_its_cpu_seconds_are_used() -> None:
 
 
 def test_capacity_follows_its_schedule() -> None:
-    """Changes are told once, at their moment, between what happened before and after."""
+    """Each change of capacity is reported once, at its moment, in the order of events."""
     run = Run(job(), capacity=[(0.0, 8), (4.0, 2), (5.0, 2), (9.0, 16)])
     assert run.engine.capacity() == 8
     run.grant(a=1)
@@ -237,7 +237,7 @@ def test_capacity_follows_its_schedule() -> None:
 
 
 def test_capacity_before_the_first_entry_is_nothing() -> None:
-    """A cluster that appears later has no core until then."""
+    """Before the first entry of the schedule the capacity is 0."""
     run = Run(job(), capacity=[(5.0, 2)])
     assert run.engine.capacity() == 0
     run.grant(a=2)
@@ -269,7 +269,7 @@ def test_no_more_runs_than_the_capacity(cores: list[float], capacity: int) -> No
 
 
 def test_noise_has_the_mean_it_should_and_repeats_with_its_seed() -> None:
-    """The same seed gives the same events; over many iterations the cost is the one asked for."""
+    """The same seed gives the same events; over many iterations the mean cost is the requested one."""
     runs = []
     for seed in (1, 1, 2):
         run = Run(job(cost=2.0, iterations=20_000), noise=0.3, seed=seed)
@@ -281,13 +281,13 @@ def test_noise_has_the_mean_it_should_and_repeats_with_its_seed() -> None:
 
 
 def test_noise_needs_a_source() -> None:
-    """Chance is an argument: without one there is no noise to be had."""
+    """Noise without a random generator is refused."""
     with pytest.raises(ValueError, match="rng"):
         SimulatedEngine(Workload((job(),)), VirtualClock(), 1, cost_noise=0.1)
 
 
 def test_only_the_jobs_of_the_workload_can_start_and_only_once() -> None:
-    """Others are refused by name."""
+    """Starting an unknown job, or a job twice, raises an error that names the job."""
     run = Run(job())
     with pytest.raises(UnknownJobError, match="'b'"):
         run.engine.start(JobSpec(id="b"))
@@ -297,13 +297,13 @@ def test_only_the_jobs_of_the_workload_can_start_and_only_once() -> None:
 
 @pytest.mark.parametrize("capacity", [-1, [], [(0.0, 4), (0.0, 5)], [(3.0, 4), (1.0, 5)], [(0.0, -2)]])
 def test_an_impossible_capacity_is_refused(capacity: Capacity) -> None:
-    """Negative, empty or out of order."""
+    """A capacity that is negative, or a schedule that is empty or out of order, is refused."""
     with pytest.raises(CapacityError):
         SimulatedEngine(Workload((job(),)), VirtualClock(), capacity)
 
 
 def test_extreme_costs_neither_overflow_nor_stall() -> None:
-    """A job that costs next to nothing ends at once; one that costs the world never does."""
+    """A job that costs next to nothing ends at once; a job of extreme cost runs on."""
     run = Run(job("a", cost=1e-306), job("b", cost=1e15, serial=1e15), job("c", cost=5e-324))
     run.grant(a=1, b=1, c=4)
     run.until(1000.0)

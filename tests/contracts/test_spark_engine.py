@@ -23,7 +23,7 @@ __all__ = ["spark"]
 
 
 def halving(_: Any, ctx: Context) -> str:
-    """Halve the loss a few times; on Spark before that, as its tasks take longer than a step on a busy machine."""
+    """Halve the loss a few times, and run a task on Spark before each."""
     loss = 1.0
     ctx.map(len)
     ctx.report(loss)

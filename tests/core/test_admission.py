@@ -71,7 +71,7 @@ def test_jobs_held_back_start_as_others_end(queued: list[JobSpec], most: int) ->
 
 
 def test_a_job_waits_for_those_it_comes_after() -> None:
-    """It starts once they have ended, whether they were queued or running; an unknown id holds nothing up."""
+    """A job starts once the jobs it comes after have ended; an id that is neither queued nor running is ignored."""
     first, then = JobSpec(id="first"), JobSpec(id="then", after=("first", "gone"))
     admission, queued = Admission(), [first, then]
     review = admission.review(lambda: queued, 0.0)

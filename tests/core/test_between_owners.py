@@ -56,7 +56,7 @@ def test_one_owner_sees_the_inner_policy(inner: Policy, jobs: Candidates, capaci
 def test_uses_all_it_may_and_no_more(
     inner: Policy, jobs: Candidates, capacity: int, most: dict[str, int | None], usual: int | None
 ) -> None:
-    """Nobody exceeds a maximum or an owner's limit, and nothing is idle that somebody could use."""
+    """No job exceeds its maximum, no owner their limit, and no unit is idle that some job could use."""
     policy = BetweenOwners(inner, {"owner-1": 3.0}, most, usual_weight=0.5, usual_most=usual)
     allocation = policy.allocate(jobs, capacity)
     room = may_hold(policy, jobs, capacity)
@@ -74,7 +74,7 @@ def test_uses_all_it_may_and_no_more(
 def test_rows_do_not_matter(
     inner: Policy, jobs: Candidates, capacity: int, weight: dict[str, float], data: st.DataObject
 ) -> None:
-    """Permuting the jobs permutes the allocation, and leaves what owners are owed."""
+    """Permuting the jobs permutes the allocation, and changes no owner's credit."""
     by = np.array(data.draw(st.permutations(range(len(jobs.ids)))), dtype=np.int64)
     policy = BetweenOwners(inner, weight)
     one, other = policy.allocate(jobs, capacity), policy.allocate(jobs.take(by), capacity)
@@ -84,7 +84,7 @@ def test_rows_do_not_matter(
 
 @given(jobs=candidates(), capacity=capacities, data=st.data())
 def test_numbers_of_owners_do_not_matter(jobs: Candidates, capacity: int, data: st.DataObject) -> None:
-    """Numbering the owners otherwise changes nothing."""
+    """Other numbers for the owners change nothing."""
     to = np.array(data.draw(st.permutations(range(len(jobs.owners)))), dtype=np.int64)
     names = tuple(jobs.owners[place] for place in np.argsort(to))
     renamed = replace(jobs, owners=names, owner=to[jobs.owner])
@@ -95,7 +95,7 @@ def test_numbers_of_owners_do_not_matter(jobs: Candidates, capacity: int, data: 
 @every_inner
 @given(jobs=candidates(), capacity=capacities)
 def test_minima_are_held(inner: Policy, jobs: Candidates, capacity: int) -> None:
-    """Every job holds its minimum or reservation where they all fit, whatever its owner's share."""
+    """Every job holds its minimum or reservation if they all fit, whatever its owner's share."""
     least = least_units(jobs)
     assume(least.sum() <= capacity)
     assert (BetweenOwners(inner).allocate(jobs, capacity).units >= least).all()
@@ -121,21 +121,21 @@ def test_owners_hold_their_share_over_time(
 
 
 def test_many_jobs_are_worth_no_more_than_one() -> None:
-    """Somebody with nine jobs holds as much as somebody with one that can use it all."""
+    """An owner of nine jobs holds as much as an owner of one job that can use everything."""
     jobs = _equal_jobs([0] * 9 + [1])
     units = BetweenOwners(TotalQuality()).allocate(jobs, 20).units
     assert held_by(jobs, units).tolist() == [10, 10]
 
 
 def test_more_owners_than_units_take_turns() -> None:
-    """Five owners of two jobs each on two units: all jobs get their turns alike under the fair policy."""
+    """Five owners of two jobs each on two units: under the fair policy all jobs get equally many turns."""
     jobs = _equal_jobs([0, 1, 2, 3, 4] * 2)
     held = np.sum([one.units for one in epochs(BetweenOwners(Fair()), jobs, 2, 100)], axis=0)
     assert (np.abs(held - 20) <= 2).all()
 
 
 def test_nobody_is_there() -> None:
-    """Without jobs there is nothing to hand out."""
+    """Without jobs the allocation is empty."""
     nobody = _equal_jobs([])
     assert BetweenOwners(TotalQuality()).allocate(nobody, 4).units.shape == (0,)
 

@@ -35,7 +35,7 @@ def mistakes(folder: Path, text: str) -> tuple[tuple[int, str, str], ...]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with data, a program and a file that is neither."""
+    """A folder with data, a program, and a file that is neither."""
     x, y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 1, 1, 0])
     np.savez(tmp_path / "both.npz", x=x, y=y)
     np.savez(tmp_path / "other.npz", features=x)
@@ -151,7 +151,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_is_told_with_its_line_and_remedy(case: str, folder: Path) -> None:
-    """Each mistake stands alone: it is told once, at its line, with what was found and what to do."""
+    """Each mistake is reported once, at its line, with what was found and what to do."""
     text, line, found, remedy = MISTAKES[case]
     told = mistakes(folder, text)
     # A table without jobs is no second mistake.
@@ -172,7 +172,7 @@ def test_all_mistakes_are_told_at_once_in_order(folder: Path) -> None:
 
 
 def test_what_is_said_is_read(folder: Path) -> None:
-    """Every key of a file without mistakes arrives, paths relative to the file."""
+    """Every key of a valid file is read; paths are relative to the file."""
     jobs = read(
         folder,
         """
@@ -268,7 +268,7 @@ def test_a_grid_makes_a_job_of_each_combination(folder: Path) -> None:
 
 
 def test_jobs_without_a_name_get_one_of_their_own(folder: Path) -> None:
-    """The usual name is that of the work; where several share it, or it is taken, they are numbered."""
+    """The default name is that of the work; jobs that share one, or whose name is taken, are numbered."""
     job = "[[job]]\nalgorithm = 'kmeans'\ndata = 'both.npz'\n"
     jobs = read(folder, job + job + job + "name = 'kmeans-1'\n[[job]]\ncommand = 'true'\n").jobs
     assert [one.name for one in jobs] == ["kmeans-2", "kmeans-3", "kmeans-1", "true"]
@@ -287,7 +287,7 @@ def test_every_key_and_name_is_documented(folder: Path) -> None:
 
 
 def test_the_example_has_no_mistakes() -> None:
-    """The jobs file among the examples can be run as it is."""
+    """The example jobs file is valid as it is."""
     assert len(read_jobs_file(ROOT / "examples" / "jobs.toml", vocabulary()).jobs) == 8
 
 
@@ -348,12 +348,13 @@ TABLES = st.sampled_from(["[[job]]", "[ job . parameters ]", "[[ 'job' ]]", "[to
 
 @given(st.lists(st.tuples(TABLES, st.dictionaries(KEYS, VALUES)), max_size=5), BREAKS)
 def test_the_index_finds_every_key(tables: list[tuple[str, dict[str, str]]], between: str) -> None:
-    """Whatever strings, comments and lists say, each key of a valid text is found on the line it begins on."""
+    """Each key of a valid text is found on the line it begins on, whatever strings, comments and lists contain."""
     text, expected = "", {}
     count = 0
     for header, keys in tables:
         count += "[[" in header
-        place: tuple[str | int, ...] = ("job", count - 1)
+        # Without a [[job]] above, [job.parameters] is a table in the table `job`.
+        place: tuple[str | int, ...] = ("job", count - 1) if count else ("job",)
         place = ("top",) if "top" in header else (*place, "parameters") if "param" in header else place
         text += header + between
         for key, value in keys.items():
@@ -373,7 +374,7 @@ def test_the_index_finds_every_key(tables: list[tuple[str, dict[str, str]]], bet
 
 
 def test_the_index_falls_back_on_what_surrounds() -> None:
-    """What has no line of its own, such as an element of a list, has that of the key it stands in."""
+    """A value without a line of its own, such as an element of a list, has the line of its key."""
     lines = Lines("a = [\n1,\n2]\n[[job]]\nx = {y = 1}\n")
     assert [lines.of(place) for place in (("a", 1), ("job", 0, "x", "y"), ("none",))] == [1, 5, 1]
 
@@ -408,7 +409,7 @@ def test_every_format_reads_the_same_data(tmp_path: Path) -> None:
 
 
 def test_text_labels_stay_text(folder: Path) -> None:
-    """A target column that holds no numbers names classes."""
+    """A target column without numbers is read as class names."""
     assert FileSource(path=folder / "table.csv", target="label").load()[1].tolist() == ["yes", "no"]
 
 
@@ -421,7 +422,7 @@ def test_targets_match_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("generate", GENERATORS)
 def test_generated_data_depends_on_its_seed_alone(generate: str) -> None:
-    """The same source gives the same data, of the size asked for; another seed gives other data."""
+    """The same source gives the same data, of the requested size; another seed gives other data."""
 
     def load(seed: int) -> tuple[Any, Any]:
         source = GeneratedSource(generate=generate, rows=30, features=6, groups=3, noise=0.1, seed=seed)

@@ -24,7 +24,7 @@ def needed(losses: list[float], now: float = 0.0, **asked: object) -> float:
 @given(curves, goals, st.floats(0, 3000))
 @example([1.0, 0.0], {}, 0.0)
 def test_what_is_needed_makes_it_likely(losses: list[float], goal: dict[str, float], left: float) -> None:
-    """With the units a job needs its target is likely, unless it needs all; with a tenth less it is less so."""
+    """The units that a job needs make its target likely; if no number of units does, it is out of reach."""
     roster = reported(losses, deadline=left, **goal)
     appraisal = Appraiser(epoch_seconds=1.0).appraise(roster, CAPACITY, 0.0)
     units = appraisal.candidates.needed
@@ -40,7 +40,7 @@ def test_what_is_needed_makes_it_likely(losses: list[float], goal: dict[str, flo
 
 
 def test_less_time_needs_more_units() -> None:
-    """The nearer the deadline, the more units it takes, until no number of them is enough."""
+    """The nearer the deadline, the more units are needed, until no number of them is enough."""
     losses = geometric(20, 0.95)
     target = 1.0 + 0.95**40
     asked = [needed(losses, target_loss=target, deadline=left) for left in (1e4, 300.0, 60.0, 20.0, 0.5)]
@@ -59,7 +59,7 @@ def test_nothing_is_needed_without_a_deadline() -> None:
 
 @pytest.mark.parametrize(("policy", "in_time"), [("total-quality", False), ("deadline", True)])
 def test_a_deadline_is_made_that_gain_alone_would_miss(policy: str, in_time: bool) -> None:
-    """A job that improves slowly makes its target in time where it is favoured, and not where gain decides."""
+    """A slow job reaches its target in time under the policy `deadline`, and too late under total quality."""
     k = np.arange(400, dtype=np.float64)
     target = 10.0 + 0.97**150
     slow = SimulatedJob(

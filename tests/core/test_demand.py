@@ -25,7 +25,7 @@ demands = st.builds(
 
 @given(said=demands, asked=demands)
 def test_what_a_job_says_stays_within_what_its_owner_asked_for(said: Demand, asked: Demand) -> None:
-    """Neither more than the owner's most, nor another resource or memory, nor other sizes than the owner named."""
+    """A report exceeds no bound of the owner, and changes no resource, memory or sizes that the owner named."""
     bound = said.bounded_by(asked)
     assert (math.inf if bound.most is None else bound.most) <= (
         math.inf if asked.most is None else asked.most
@@ -70,7 +70,7 @@ def test_a_job_that_reports_no_loss_does_not_compete_until_it_does() -> None:
 
 @given(st.floats(0.02, 16.0), st.integers(1, 64), st.integers(1, 64))
 def test_a_cap_in_cores_means_the_same_whatever_a_unit_is(cores: float, one: int, other: int) -> None:
-    """The units a job may hold come to its cap in cores, within half a unit, on machines of any size."""
+    """A cap in cores is that cap, within half a unit, on machines of any size."""
     roster = Roster(CurveForecaster())
     roster.admit(JobSpec(id="a", demand=Demand(most=cores)), 0.0)
     for per_core in (one, other):

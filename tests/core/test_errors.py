@@ -27,7 +27,7 @@ def test_unknown_name_lists_the_known_ones_and_the_closest() -> None:
 
 
 def test_unknown_name_far_from_all_suggests_nothing() -> None:
-    """A name unlike every known one gets the list without a guess."""
+    """For a name unlike every known one, the message lists the names and guesses none."""
     assert str(UnknownNameError("policy", "zzz", ["fair"])) == "there is no policy 'zzz'; known: fair"
 
 
@@ -41,7 +41,7 @@ def test_unknown_name_far_from_all_suggests_nothing() -> None:
     ],
 )
 def test_errors_survive_the_way_between_processes(error: errors.SlaqError) -> None:
-    """An error that is pickled comes back with its type, its message and its data."""
+    """A pickled error keeps its type, its message and its data."""
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
     assert str(back) == str(error)

@@ -60,7 +60,7 @@ rosters = st.builds(busy, st.integers(0, 2**20), st.integers(1, 12))
 @settings(max_examples=40, deadline=None)
 @given(rosters, st.sampled_from(POLICIES), st.integers(0, 40))
 def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capacity: int) -> None:
-    """Units, gains and what the next unit would bring are what the appraisal says of those units."""
+    """Cores, gains and the gain of one step more are those of the appraisal."""
     decision, appraisal, prospects = decided(roster, policy, capacity)
     for row, job_id in enumerate(decision.ids):
         found = explain_job(decision, job_id, appraisal=appraisal, prospects=prospects)
@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capac
 @settings(max_examples=60, deadline=None)
 @given(rosters, st.integers(1, 40), st.booleans())
 def test_nobody_was_passed_over(roster: Roster, capacity: int, shared: bool) -> None:
-    """Where units go by gain, no job's next unit is worth more than the last one that its rival got."""
+    """If cores go by gain, no job's next step is worth more than the last step of its rival."""
     policy = BetweenOwners(TotalQuality()) if shared else TotalQuality()
     decision, _, _ = decided(roster, policy, capacity)
     for row, job_id in enumerate(decision.ids):
@@ -90,7 +90,7 @@ def test_nobody_was_passed_over(roster: Roster, capacity: int, shared: bool) -> 
 @settings(max_examples=40, deadline=None)
 @given(rosters, st.sampled_from(POLICIES), st.integers(0, 40))
 def test_is_told_in_json_and_in_words(roster: Roster, policy: Policy, capacity: int) -> None:
-    """Every explanation is JSON without NaN, and sentences of which each begins and ends as one does."""
+    """Every explanation is valid JSON without NaN, and its text consists of whole sentences."""
     decision, appraisal, prospects = decided(roster, policy, capacity)
     for job_id in decision.ids:
         found = explain_job(
@@ -110,7 +110,7 @@ def test_is_told_in_json_and_in_words(roster: Roster, policy: Policy, capacity: 
 @settings(max_examples=40, deadline=None)
 @given(rosters, st.integers(1, 40))
 def test_names_can_be_left_out(roster: Roster, capacity: int) -> None:
-    """Without names, nothing tells which other job took the last unit."""
+    """Without names, an explanation does not tell which other job got the last step."""
     decision, appraisal, _ = decided(roster, TotalQuality(), capacity)
     for job_id in decision.ids:
         found = explain_job(decision, job_id, appraisal=appraisal).without_names()
@@ -119,7 +119,7 @@ def test_names_can_be_left_out(roster: Roster, capacity: int) -> None:
 
 
 def test_a_stranger_is_not_explained() -> None:
-    """A job without a part in the decision, and a decision that kept too little, have nothing to explain."""
+    """A job that is not in the decision, or whose decision lacks the numbers, raises UnknownJobError."""
     decision, _, _ = decided(busy(1, 3), TotalQuality(), 4)
     with pytest.raises(UnknownJobError):
         explain_job(decision, "ghost")
@@ -128,7 +128,7 @@ def test_a_stranger_is_not_explained() -> None:
 
 
 def test_a_need_is_told() -> None:
-    """Under the policy for deadlines, a job with one is told what it needs, and whether it got it."""
+    """Under the policy `deadline`, a job with a deadline is told the cores it needs, and whether it holds them."""
     curve = [1.0 + 0.95**k for k in range(20)]
     roster = all_reported([curve, curve], target_loss=1.0 + 0.95**40, deadline=45.0)
     roster.deadline[roster.ids["0"]] = 42.0
@@ -144,7 +144,7 @@ def test_a_need_is_told() -> None:
 
 
 def test_reasons_name_what_holds_a_job_back() -> None:
-    """A job at its maximum, one that diverged, and one that waits its turn are told so."""
+    """The reasons name a job at its maximum, one that diverged, and one that runs in turn."""
     roster = Roster(CurveForecaster())
     for name, most in (("full", 2), ("lost", None), ("late", None)):
         roster.admit(JobSpec(id=name, demand=Demand(most=most)), 0.0)

@@ -17,20 +17,20 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
     [(extra, module, library) for extra, found in LIBRARIES.items() for module, library in found.items()],
 )
 def test_a_missing_library_names_its_extra(extra: str, module: str, library: str) -> None:
-    """An import that fails for want of a library, or of a part of it, says which extra brings it."""
+    """If a library, or a part of it, is missing, the error names the extra that brings it."""
     for name in (module, f"{module}.part"):
         with pytest.raises(MissingExtraError, match=rf"^{library} is not .*'slaq\[{extra}\]'$"), needs(extra):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def test_any_other_missing_module_is_a_defect() -> None:
-    """A module that no extra brings is not disguised as a missing extra."""
+    """A missing module that no extra brings is not reported as a missing extra."""
     with pytest.raises(ModuleNotFoundError, match="scheduller"), needs("plot"):
         import slaq.scheduller  # type: ignore[import-not-found]  # noqa: F401
 
 
 def test_every_extra_for_users_is_known() -> None:
-    """The extras of the package, but for those of its developers, are those that errors can name."""
+    """Errors can name every extra of the package except those for its developers."""
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert extras.keys() - {"dev", "docs"} == LIBRARIES.keys()
     for extra, libraries in LIBRARIES.items():

@@ -28,7 +28,7 @@ def linear_rate(count: int) -> np.ndarray:
 @pytest.mark.parametrize("method", ALL_METHODS)
 @given(losses=st.lists(finite, min_size=1, max_size=90))
 def test_any_finite_history_gives_finite_forecasts(method: str, losses: list[float]) -> None:
-    """Whatever finite losses there were, every number forecast is finite and inside its interval."""
+    """For any finite losses, every predicted number is finite and inside its interval."""
     assume(np.ptp(losses) < 1e300)
     found = slaq.forecast(losses, HORIZONS, method=method)
     assert np.isfinite([found.mean, found.low, found.high]).all()
@@ -45,7 +45,7 @@ def test_any_finite_history_gives_finite_forecasts(method: str, losses: list[flo
 def test_scaling_and_shifting_the_losses_does_so_to_the_forecast(
     method: str, losses: list[float], scale: float, shift: float
 ) -> None:
-    """A loss in another unit, or counted from elsewhere, is forecast alike."""
+    """Scaling or shifting the losses scales or shifts the forecast."""
     plain = slaq.forecast(losses, HORIZONS, method=method)
     moved = slaq.forecast(scale * np.array(losses) + shift, HORIZONS, method=method)
     tolerance = 1e-5 * (1 + scale * np.abs(losses).max() + abs(shift))
@@ -72,7 +72,7 @@ def test_the_papers_families_are_foreseen(curve: "type") -> None:
 
 
 def test_noise_is_smoothed() -> None:
-    """Around a level with noise the forecast is nearer to the level than the last loss usually is."""
+    """For a constant plus noise, the forecast is nearer to the constant than the last loss usually is."""
     rng = np.random.default_rng(3)
     off, last = [], []
     for _ in range(40):
@@ -83,7 +83,7 @@ def test_noise_is_smoothed() -> None:
 
 
 def test_one_loss_gives_a_wide_interval() -> None:
-    """After a single loss the mean is that loss, and as much as the loss itself may still be won."""
+    """After a single loss the mean is that loss, and the interval reaches down by the whole loss."""
     found = slaq.forecast([4.0], [1, 10])
     np.testing.assert_allclose(found.mean, 4.0)
     assert (found.low <= 0.0).all()
@@ -91,13 +91,13 @@ def test_one_loss_gives_a_wide_interval() -> None:
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_constant_losses_stay(method: str) -> None:
-    """A loss that never moved is forecast not to move."""
+    """A constant loss is predicted to stay constant."""
     found = slaq.forecast([0.7] * 30, HORIZONS, method=method)
     np.testing.assert_allclose(found.mean, 0.7)
 
 
 def test_rising_losses_are_not_forecast_to_fall() -> None:
-    """A loss that has risen all along has no fall coming."""
+    """A loss that has only risen is not predicted to fall."""
     losses = np.linspace(1.0, 2.0, 30)
     found = slaq.forecast(losses, [1, 10, 100])
     assert np.ptp(found.mean) < 0.02
@@ -105,7 +105,7 @@ def test_rising_losses_are_not_forecast_to_fall() -> None:
 
 @given(st.integers(9, 60), st.floats(20.0, 1000.0))
 def test_an_outlier_is_passed_over(place: int, size: float) -> None:
-    """One wild loss in the middle of a smooth curve hardly moves the forecast."""
+    """One outlier in a smooth curve hardly changes the forecast."""
     clean = sublinear(64)
     dirty = clean.copy()
     dirty[place] += size
@@ -114,7 +114,7 @@ def test_an_outlier_is_passed_over(place: int, size: float) -> None:
 
 
 def test_a_drop_is_found_and_the_forecast_starts_anew() -> None:
-    """After a learning-rate drop the place is reported, and the forecast follows the new course."""
+    """After a drop of the learning rate the forecast reports the place and follows the new curve."""
     before = 2.0 + 0.3 * 0.9 ** np.arange(60)
     after = 1.0 + 0.5 * 0.8 ** np.arange(15)
     losses = np.concatenate((before, after))
@@ -125,7 +125,7 @@ def test_a_drop_is_found_and_the_forecast_starts_anew() -> None:
 
 
 def test_an_announced_bend_restarts_the_forecast() -> None:
-    """A place the caller announces is where the forecast starts anew."""
+    """The forecast starts anew at a place that the caller announces."""
     losses = np.concatenate((linear_rate(40), 1.0 + 0.2 * 0.7 ** np.arange(8)))
     assert slaq.forecast(losses, 5, announced=[40]).restarts == (40,)
 
@@ -141,7 +141,7 @@ def test_what_is_not_finite_is_left_out_and_reported(bad: float) -> None:
 
 
 def test_old_losses_do_not_matter() -> None:
-    """What a forecast is made from is bounded: far longer histories give the same forecast."""
+    """A forecast uses a bounded window: much longer histories give the same forecast."""
     tail = sublinear(400)[10:]
     longer = np.concatenate((np.linspace(9.0, 8.0, 3000), tail))
     np.testing.assert_allclose(slaq.forecast(longer, 10).mean, slaq.forecast(tail, 10).mean, rtol=1e-9)
@@ -159,20 +159,20 @@ def test_old_losses_do_not_matter() -> None:
     ],
 )
 def test_bad_input_says_what_to_give(losses: list[float], horizons: int, message: str) -> None:
-    """Input that no forecast can be made from is refused with what to give instead."""
+    """Invalid input is refused with what to give instead."""
     with pytest.raises(ForecastError, match=message):
         slaq.forecast(losses, horizons)
 
 
 def test_unknown_method_lists_the_known() -> None:
-    """A misspelt method is answered with the names there are."""
+    """The error about an unknown method lists the known ones."""
     with pytest.raises(UnknownNameError, match="weighted-fit"):
         slaq.forecast([1.0], 1, method="weighted_fit")
 
 
 @given(st.data())
 def test_jobs_do_not_touch_each_other(data: st.DataObject) -> None:
-    """Many rows at once, in any order and of any age, are forecast as each would be alone."""
+    """Many rows at once, in any order and of any age, get the forecasts that each gets alone."""
     histories = data.draw(
         st.lists(st.lists(modest, min_size=1, max_size=70), min_size=2, max_size=6), label="histories"
     )
@@ -182,10 +182,10 @@ def test_jobs_do_not_touch_each_other(data: st.DataObject) -> None:
         rows = data.draw(st.permutations(rows.tolist()).map(np.array))
         news = np.array([[histories[row][step]] for row in rows])
         together.observe(rows, news, np.ones(len(rows), dtype=np.int64))
-    outlook = together.outlook(np.arange(len(histories)), (1.0, 10.0))
+    forecasts = together.forecasts(np.arange(len(histories)), (1.0, 10.0))
     for row, losses in enumerate(histories):
         alone = slaq.forecast(losses, [1, 10])
-        np.testing.assert_allclose(outlook.mean[row], alone.mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(forecasts.mean[row], alone.mean, rtol=1e-9, atol=1e-9)
 
 
 def test_filters_are_least_squares() -> None:
@@ -206,26 +206,26 @@ def test_filters_are_least_squares() -> None:
 
 
 def test_an_announcement_among_losses_left_out_counts_from_the_next() -> None:
-    """A bend announced where the loss is NaN is in force from the next loss on."""
+    """A change announced at a NaN loss applies from the next loss on."""
     losses = [*linear_rate(30), float("nan"), 0.9, 0.8, 0.7]
     assert slaq.forecast(losses, 5, announced=[30]).restarts == (31,)
 
 
 @pytest.mark.parametrize("place", [-1, 3])
 def test_an_announcement_outside_the_history_is_refused(place: int) -> None:
-    """A bend can only be announced where there is a loss."""
+    """A change can only be announced at a place that has a loss."""
     with pytest.raises(ForecastError, match="from 0 to 2"):
         slaq.forecast([3.0, 2.0, 1.0], 1, announced=[place])
 
 
 def test_words_are_no_losses() -> None:
-    """What is no number is refused with an example of what is."""
+    """A value that is not a number is refused with an example of a valid one."""
     with pytest.raises(ForecastError, match="list of numbers"):
         slaq.forecast(["a"], 1)  # type: ignore[list-item]
 
 
 def test_a_single_zero_is_uncertain_too() -> None:
-    """One loss of exactly 0 has no scale, and still gets an interval worth the name."""
+    """A single loss of exactly 0, which has no scale, still gets an interval of positive width."""
     found = slaq.forecast([0.0], 1)
     assert found.low[0] <= -0.5
     assert found.high[0] >= 0.5

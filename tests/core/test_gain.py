@@ -29,7 +29,7 @@ def test_gains_follow_the_falls(power: float, iterations: list[float]) -> None:
 
 @given(st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=12))
 def test_concave_mends_anything(values: list[float]) -> None:
-    """Whatever comes in, what comes out starts at 0, never falls, and never steepens."""
+    """For any input, gains start at 0, never fall, and never steepen."""
     grid = unit_grid(2 ** len(values))[: len(values)]
     slopes = np.diff(concave(np.array([values]), grid)[0]) / np.diff(grid)
     assert (slopes >= 0).all()
@@ -37,7 +37,7 @@ def test_concave_mends_anything(values: list[float]) -> None:
 
 
 def test_concave_leaves_concave_gains_alone() -> None:
-    """Gains that are concave already are not changed."""
+    """Concave gains are not changed."""
     grid = unit_grid(64)
     gain = 1 - np.exp(-grid / 10.0)[None]
     np.testing.assert_allclose(concave(gain, grid), gain)

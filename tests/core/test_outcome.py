@@ -44,7 +44,7 @@ def curve(name: str, points: dict[float, float], ended_at: float | None, arrival
 
 
 def test_the_example_by_hand() -> None:
-    """Two jobs over three epochs, every number computed on paper."""
+    """The outcome of two jobs over three epochs is the one computed by hand."""
     jobs = [
         curve("a", {0.0: 10.0, 2.0: 5.0, 5.0: 7.0, 8.0: 0.0}, ended_at=8.0),
         curve("b", {3.0: 1.0, 4.0: 0.5, 7.0: 0.0}, ended_at=7.0, arrival=1.0),
@@ -91,7 +91,7 @@ def test_equal_cores_give_each_group_its_share_of_jobs(count: int) -> None:
 
 
 def test_jobs_of_another_kind_count_only_where_they_belong() -> None:
-    """They are active and they complete, but have no loss and belong to no group."""
+    """Jobs that do not train count as active and completed, but have no loss and belong to no group."""
     other = JobCurve(spec=JobSpec(id="o", trains=False), times=np.empty(0), losses=np.empty(0), ended_at=20.0)
     job = curve("a", {0.0: 2.0, 4.0: 1.0}, ended_at=4.0)
     outcome = measure("any", [other, job], [decision(0.0, {"o": 5, "a": 1}), decision(6.0, {"o": 5})], 3.0)
@@ -119,7 +119,7 @@ def test_a_run_cut_short_is_measured_against_the_whole_curves() -> None:
 
 
 def test_rises_nan_and_constant_curves_are_taken_in() -> None:
-    """A loss that is not a number is passed over; a constant curve has nothing left; no loss yet is 1."""
+    """NaN losses are skipped; a constant curve counts as 0; a job without a loss counts as 1."""
     nan = math.nan
     jobs = [
         curve("nan", {0.0: 4.0, 1.0: nan, 2.0: 9.0, 3.0: 2.0, 9.0: 0.0}, ended_at=9.0),
@@ -150,7 +150,7 @@ def test_the_order_of_the_jobs_does_not_matter(order: list[int]) -> None:
 
 
 def test_a_curve_is_drawn_by_its_events() -> None:
-    """Observations give its points, the end its end; other events leave no mark."""
+    """A curve's points are the observations and its end is the job's end; other events are ignored."""
     spec = JobSpec(id="a")
     drawn = JobCurve.of(
         spec,

@@ -42,7 +42,7 @@ class TestWaterFill:
 
     @given(candidates(least=2), st.floats(0, 60))
     def test_is_max_min_fair(self, jobs: Candidates, capacity: float) -> None:
-        """Nobody below both limit and least has less per weight than somebody above its own least."""
+        """No job below its limit has less per weight than a job that holds more than its least."""
         least = np.minimum(jobs.min_units, jobs.max_units)
         assume(least.sum() <= capacity)
         shares = water_fill(jobs.weight, jobs.max_units, capacity, least)
@@ -62,7 +62,7 @@ class TestWaterFill:
         assert shares.sum() == pytest.approx(min(capacity, jobs.max_units.sum()))
 
     def test_capacity_ends_where_a_job_is_full(self) -> None:
-        """Where the capacity just fills the heavy job, the light ones are left with their least."""
+        """If the capacity just fills the heavy job, the light jobs get their least."""
         weight, limit, least = np.array([8e-26, 8e-3, 5e13]), np.array([2, 2, 6]), np.array([0, 2, 1])
         assert water_fill(weight, limit, 8, least) == pytest.approx([0, 2, 6])
 
@@ -70,7 +70,7 @@ class TestWaterFill:
 class TestGuarantee:
     @given(candidates(), capacities, st.floats(0, 1))
     def test_is_in_bounds(self, jobs: Candidates, capacity: int, fraction: float) -> None:
-        """What is sure fits the capacity, and those who do not compete can get nothing else."""
+        """The guarantees fit into the capacity, and jobs that do not compete get nothing beyond theirs."""
         sure = guarantee(jobs, capacity, fraction)
         assert sure.lower.sum() <= capacity
         assert (sure.lower <= sure.upper).all()
@@ -95,7 +95,7 @@ class TestGuarantee:
     @settings(max_examples=20)
     @given(jobs=candidates(least=2, most=8, others=False), capacity=st.integers(1, 4))
     def test_nobody_starves_where_minima_do_not_fit(self, jobs: Candidates, capacity: int) -> None:
-        """Minima that exceed the capacity starve nobody, not even a job without a minimum."""
+        """If the minima exceed the capacity, every job holds units in some epochs, also one without minimum."""
         assume(np.minimum(jobs.min_units, jobs.max_units).sum() > capacity)
         jobs = replace(jobs, weight=np.ones(len(jobs.ids)))
         held = np.sum(list(epochs(TotalQuality(floor=0.5), jobs, capacity, 60)), axis=0)
@@ -109,7 +109,7 @@ class TestGuarantee:
         assert np.all(np.abs(held[1:] - 3) <= 1)
 
     def test_idle_units_rotate(self) -> None:
-        """Units that bring nobody anything go round too, so that equal jobs fare alike."""
+        """Units from which no job gains are handed out in turn too, so that equal jobs hold equal amounts."""
         jobs = equal_jobs(np.zeros((3, 2)), grid=[0, 4])
         held = np.sum(list(epochs(TotalQuality(0.1), jobs, 1, 90)), axis=0)
         assert np.all(np.abs(held - 30) <= 5), held
@@ -157,13 +157,13 @@ class TestTotalQuality:
         assert after >= before if useful else after >= before - 1
 
     def test_ties_go_to_the_earlier(self) -> None:
-        """Of equal gains the job submitted first is served first, whole."""
+        """Of jobs with equal gains, the one submitted first gets all the units it can use first."""
         jobs = equal_jobs(np.tile([0.0, 0.375, 0.875, 0.875], (3, 1)), grid=[0, 3, 7, 8])
         jobs = replace(jobs, order=np.array([2, 0, 1]), max_units=np.full(3, 8))
         assert TotalQuality(floor=0.0).allocate(jobs, 10).units.tolist() == [0, 7, 3]
 
     def test_many_jobs_are_cut_alike(self) -> None:
-        """What is narrowed down by a histogram equals what is sorted outright."""
+        """Narrowing down by a histogram gives the same allocation as a full sort."""
         chance = np.random.default_rng(0)
         jobs = equal_jobs(chance.random((4000, 1)) * (1 - np.exp(-0.1 * np.arange(6))), grid=list(range(6)))
         units = TotalQuality(floor=0.0).allocate(jobs, 6000).units
@@ -174,7 +174,7 @@ class TestTotalQuality:
 class TestMinQuality:
     @given(candidates(), capacities, st.sampled_from([0.0, 0.1, 0.5]))
     def test_next_unit_goes_to_the_worst(self, jobs: Candidates, capacity: int, floor: float) -> None:
-        """It equals handing out units one by one to the highest weighted predicted loss that can fall."""
+        """The allocation equals handing out units one by one to the highest weighted loss that can fall."""
         sure = guarantee(jobs, capacity, floor)
         units = sure.lower.copy()
         while units.sum() < capacity:
@@ -198,13 +198,13 @@ class TestMinQuality:
         assert (np.diff(worst) <= 1e-12).all()
 
     def test_jobs_that_cannot_gain_leave_the_competition(self) -> None:
-        """The highest loss takes nothing that would not lower it."""
+        """The job with the highest loss gets no unit that would not lower the loss."""
         jobs = equal_jobs(np.array([[0, 0, 0], [0, 0.25, 0.25], [0, 0.25, 0.5]]), grid=[0, 4, 8])
         jobs = replace(jobs, loss=np.array([3.0, 2.0, 1.0]))
         assert MinQuality(floor=0.0).allocate(jobs, 10).units.tolist() == [0, 4, 6]
 
     def test_many_units_are_levelled_alike(self) -> None:
-        """What is narrowed down by bisection still levels the losses to within one unit's worth."""
+        """Bisection levels the losses to within the gain of one unit."""
         chance = np.random.default_rng(0)
         start = chance.uniform(0.5, 1.0, (300, 1))
         jobs = equal_jobs(
@@ -220,14 +220,14 @@ class TestMinQuality:
 class TestDeadline:
     @given(candidates(), capacities, st.sampled_from([0.0, 0.05, 0.5]))
     def test_is_total_quality_without_deadlines(self, jobs: Candidates, capacity: int, floor: float) -> None:
-        """Where nobody has a deadline that can be made, units go by gain alone."""
+        """If no job can meet a deadline, units go by gain alone."""
         jobs = replace(jobs, needed=np.where(np.isfinite(jobs.needed), 0.0, np.inf))
         found, usual = (policy(floor).allocate(jobs, capacity) for policy in (Deadline, TotalQuality))
         assert found.as_dict() == usual.as_dict()
 
     @given(candidates(), capacities)
     def test_serves_the_least_needy_first(self, jobs: Candidates, capacity: int) -> None:
-        """Who needs least per weight gets it where it fits beside what all are sure of."""
+        """The job that needs the fewest units per weight gets them if they fit beside all guarantees."""
         able = (jobs.competes & (jobs.needed > 0) & np.isfinite(jobs.needed)).nonzero()[0]
         assume(len(able) > 0)
         head = able[np.lexsort((jobs.order[able], (jobs.needed / jobs.weight)[able]))[0]]
@@ -237,7 +237,7 @@ class TestDeadline:
         assert Deadline().allocate(jobs, capacity).units[head] >= wanted
 
     def test_gets_what_it_needs(self) -> None:
-        """Of jobs that gain alike, those that can make their deadlines get what that takes, and no more."""
+        """Of jobs with equal gains, those that can meet their deadlines get the units this takes, and no more."""
         jobs = equal_jobs(np.tile([0.0, 0.5], (4, 1)), grid=[0, 20])
         jobs = replace(jobs, gain=jobs.gain * np.array([[2.0], [1.0], [1.0], [1.0]]))
         jobs = replace(jobs, needed=np.array([0.0, 3.2, np.inf, 30.0]))
@@ -257,7 +257,7 @@ class TestFair:
             assert (np.abs(held - epoch * shares) <= 1 + 1e-6).all()
 
     def test_large_and_small_shares_mix(self) -> None:
-        """A few large shares among many small ones stay within a unit, not so by largest claim first."""
+        """A few large shares among many small ones stay within a unit of what they are due."""
         jobs = replace(equal_jobs(np.zeros((7, 2)), grid=[0, 4]), weight=np.array([12.0] * 3 + [1.0] * 4))
         held = np.cumsum(list(epochs(Fair(), jobs, 1, 80)), axis=0)
         shares = np.outer(np.arange(1, 81), jobs.weight / 40)
@@ -279,7 +279,7 @@ class TestFair:
 
 class TestServedInTurn:
     def test_fifo(self) -> None:
-        """The first submitted takes all it can use, then the next."""
+        """The job submitted first gets all the units it can use, then the next job."""
         jobs = replace(equal_jobs(np.zeros((3, 2)), grid=[0, 4]), order=np.array([1, 2, 0]))
         assert Fifo().allocate(jobs, 6).units.tolist() == [2, 0, 4]
 
@@ -295,6 +295,6 @@ class TestServedInTurn:
 
     @given(st.floats(0, 1e12), st.floats(0, 1e12))
     def test_queues_follow_service(self, one: float, other: float) -> None:
-        """Having received less never means being served after."""
+        """A job that has received less service is never served later."""
         jobs = replace(equal_jobs(np.zeros((2, 2)), grid=[0, 4]), attained=np.array(sorted([one, other])))
         assert LeastAttained().allocate(jobs, 4).units.tolist() == [4, 0]

@@ -12,7 +12,7 @@ from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
-from slaq.core.trajectories import COURSES, chances, strides_for
+from slaq.core.trajectories import TRAJECTORIES, chances, strides_for
 
 CAPACITY = 16
 SECONDS = 4.0
@@ -72,28 +72,28 @@ class TestChances:
             assert low <= chance(min(units, more_units), max(left, more_left)) + 1e-12
 
     @given(
-        st.lists(st.floats(0, 100) | st.just(np.inf), min_size=COURSES, max_size=COURSES),
+        st.lists(st.floats(0, 100) | st.just(np.inf), min_size=TRAJECTORIES, max_size=TRAJECTORIES),
         st.lists(st.floats(0, 200), min_size=1, max_size=20),
     )
-    def test_is_the_law_of_the_courses(self, courses: list[float], available: list[float]) -> None:
-        """A chance is within one course of the share of courses that arrive, and never falls."""
-        strides, asked = np.sort(courses)[None], np.sort(available)[None]
+    def test_is_the_law_of_the_courses(self, trajectories: list[float], available: list[float]) -> None:
+        """A chance differs by at most one trajectory from the share of those that arrive, and never falls."""
+        strides, asked = np.sort(trajectories)[None], np.sort(available)[None]
         found = chances(strides, asked)[0]
         share = (strides[0][:, None] <= asked).mean(axis=0)
-        assert (np.abs(found - share) <= 1.0 / COURSES + 1e-9).all()
+        assert (np.abs(found - share) <= 1.0 / TRAJECTORIES + 1e-9).all()
         assert (np.diff(found) >= -1e-12).all()
 
-    @given(st.lists(st.floats(0.1, 100), min_size=COURSES, max_size=COURSES), st.floats(0.05, 0.95))
-    def test_strides_for_a_chance_suffice(self, courses: list[float], chance: float) -> None:
-        """So many strides as a probability asks for give at least that probability."""
-        strides = np.sort(courses)[None]
+    @given(st.lists(st.floats(0.1, 100), min_size=TRAJECTORIES, max_size=TRAJECTORIES), st.floats(0.05, 0.95))
+    def test_strides_for_a_chance_suffice(self, trajectories: list[float], chance: float) -> None:
+        """The strides returned for a probability give at least that probability."""
+        strides = np.sort(trajectories)[None]
         needed = strides_for(strides, chance)
         assert chances(strides, needed[:, None])[0, 0] >= chance - 1e-9
 
     @settings(deadline=None)
     @given(curves.filter(len), st.floats(0, 100))
     def test_is_one_when_reached(self, losses: list[float], left: float) -> None:
-        """A job that has been at its target has made it, whatever time is left."""
+        """A job that has reached its target has a chance of 1, whatever time is left."""
         roster = reported(losses, target_loss=min(losses), deadline=left)
         found = prospects(roster, 1.0, now=50.0)
         assert found.chance[0] == 1.0
@@ -101,13 +101,13 @@ class TestChances:
         assert not found.out_of_reach[0]
 
     def test_a_target_below_the_asymptote_is_out_of_reach(self) -> None:
-        """A loss that levels out at 1 will not reach 0.5, and a service can say so."""
+        """For a loss that levels out at 1, a target of 0.5 is out of reach."""
         found = prospects(reported(geometric(40, 0.7), target_loss=0.5, deadline=1e6), 16.0)
         assert found.chance[0] < 0.1
         assert found.out_of_reach[0]
 
     def test_a_target_ahead_of_the_curve_is_likely(self) -> None:
-        """A steady fall makes the loss it is forecast to have in time, and hardly the one long after."""
+        """A loss forecast ten iterations ahead is likely with time for 25 iterations, and not with time for 4."""
         roster = reported(geometric(30, 0.95), target_loss=1.0 + 0.95**40, deadline=0.0)
         chance = {}
         for iterations in (4, 25):
@@ -117,20 +117,20 @@ class TestChances:
         assert chance[4] < 0.3
 
     def test_time_that_has_passed_is_no_chance(self) -> None:
-        """After its deadline a job that is not there yet has none, and is out of reach."""
+        """After its deadline a job short of its target has no chance, and the target is out of reach."""
         found = prospects(reported(geometric(20), target_loss=1.0, deadline=10.0), 16.0, now=11.0)
         assert found.chance[0] == 0.0
         assert found.out_of_reach[0]
 
     def test_nothing_is_known_at_the_start(self) -> None:
-        """A job that has not begun may make its target, with a chance that grows with the time."""
+        """A job without a loss has some chance to reach its target, which grows with the time left."""
         chance = [float(prospects(reported([], deadline=left), 1.0).chance[0]) for left in (1.0, 100.0, 1e5)]
         assert chance == sorted(chance)
         assert chance[0] < 0.3
         assert chance[-1] > 0.7
 
     def test_nan_is_no_progress(self) -> None:
-        """A job that diverged has no chance while it is so."""
+        """A diverged job has no chance until its loss is finite again."""
         roster = reported([*geometric(10), np.nan], target_loss=1.05, deadline=1e5)
         assert prospects(roster, 16.0).chance[0] == 0.0
 
@@ -171,20 +171,20 @@ class TestTimes:
         np.testing.assert_allclose(plain.chance, moved.chance, atol=0.07)
 
     def test_nothing_moves_without_units(self) -> None:
-        """What has not been made is never made by a job that holds nothing."""
+        """A job without cores never reaches a share that it has not reached yet."""
         found = prospects(reported(geometric(10), deadline=100.0), 0.0)
         assert np.isinf(found.seconds_to).all()
         assert found.chance[0] < 0.5
 
     def test_other_work_has_no_prospects(self) -> None:
-        """A job without a loss is expected nowhere, and is not out of reach."""
+        """A job without a loss has no expected times, and its target is not out of reach."""
         found = prospects(reported([], trains=False, deadline=100.0), 1.0)
         assert np.isnan(found.seconds_to).all()
         assert np.isnan(found.chance[0])
         assert not found.out_of_reach[0]
 
     def test_jobs_do_not_mix(self) -> None:
-        """Prospects of many jobs at once are those of each alone."""
+        """The prospects of many jobs at once are those of each job alone."""
         curves = [geometric(3), geometric(30, 0.8), [5.0], [3.0, 2.0, 2.5, 1.9]]
         together = prospects(all_reported(curves, deadline=90.0), 2.0)
         for place, losses in enumerate(curves):

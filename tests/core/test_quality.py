@@ -17,7 +17,7 @@ SHARES = (0.0, 0.25, 0.5, 0.9, 1.0)
 
 @given(LOSSES)
 def test_reduction_goes_from_0_to_1_and_never_falls(losses: list[float]) -> None:
-    """Whatever rises in between, the reduction so far is that of the best loss so far."""
+    """The reduction so far is that of the best loss so far, also if losses rise in between."""
     curve = np.array(losses)
     first, best = first_and_best(curve)
     shares = reduction(curve, first, best)
@@ -41,7 +41,7 @@ def test_scaling_and_shifting_a_loss_changes_nothing(losses: list[float], scale:
 
 @given(LOSSES, st.floats(0, 1))
 def test_a_share_is_reached_at_the_first_loss_that_reached_it(losses: list[float], share: float) -> None:
-    """The time is that of a plain search through the curve."""
+    """The time equals the one found by a plain search through the curve."""
     curve = np.array(losses)
     reached = reduction(curve, *first_and_best(curve)) >= share - 1e-9
     assert time_to(np.arange(float(len(curve))), curve, share) == float(np.flatnonzero(reached)[0])
@@ -55,7 +55,7 @@ def test_the_example_by_hand() -> None:
 
 
 def test_a_constant_curve_has_reached_everything_at_once() -> None:
-    """There is nothing to reduce, so nothing is left to wait for; likewise for a curve that only rises."""
+    """A constant curve, or one that only rises, reaches every share at once."""
     times = np.array([2.0, 3.0, 4.0])
     for losses in ([7.0, 7.0, 7.0], [7.0, 8.0, 9.0]):
         assert times_to(times, np.array(losses), [0.5, 1.0]).tolist() == [2.0, 2.0]
@@ -72,7 +72,7 @@ def test_what_is_not_finite_is_passed_over() -> None:
 
 
 def test_without_a_loss_nothing_is_reached() -> None:
-    """No loss, or none that is finite: never."""
+    """A curve without a finite loss never reaches a share."""
     assert time_to(np.empty(0), np.empty(0), 0.0) == math.inf
     assert time_to(np.array([1.0]), np.array([math.nan]), 0.0) == math.inf
     assert all(map(math.isnan, first_and_best(np.empty(0))))
@@ -87,6 +87,6 @@ def test_a_curve_cut_short_is_measured_against_its_whole_reduction() -> None:
 
 
 def test_the_largest_losses_do_not_overflow() -> None:
-    """The range between the largest and the lowest float is beyond the largest float."""
+    """Losses whose range exceeds the largest float are still normalised."""
     losses = np.array([1.7e308, 0.0, -1.7e308])
     assert normalised(losses, *first_and_best(losses)).tolist() == [1.0, 0.5, 0.0]

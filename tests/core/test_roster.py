@@ -38,14 +38,14 @@ def falling(start: float, count: int) -> list[float]:
 
 
 def test_rows_are_used_again() -> None:
-    """A job that ends leaves nothing behind for the job that gets its row."""
+    """A job that gets the row of an ended job finds no data of it."""
     roster = roster_of(JobSpec(id="a"))
     roster.absorb(curve("a", falling(5.0, 10)))
     roster.absorb([JobEnded(job_id="a", at=9.0, state=JobState.COMPLETED)])
     roster.admit(JobSpec(id="b"), 9.0)
     row = roster.ids["b"]
     assert roster.observed[row] == 0
-    assert roster.forecaster.outlook(np.array([row]), (1.0,)).level[0] == 0.0
+    assert roster.forecaster.forecasts(np.array([row]), (1.0,)).level[0] == 0.0
 
 
 def test_news_of_strangers_is_passed_over() -> None:
@@ -81,7 +81,7 @@ def test_several_reports_at_once_equal_one_at_a_time_for_what_they_say() -> None
 
 
 def test_fast_jobs_are_followed_in_strides() -> None:
-    """A job with hundreds of losses an epoch is forecast over means of many, and still foreseen well."""
+    """A job with hundreds of losses per epoch is forecast from means of many losses, and still accurately."""
     roster = roster_of(JobSpec(id="a"))
     losses = [1.0 + 2.0 * 0.999**k for k in range(4000)]
     for start in range(0, 4000, 200):
@@ -89,9 +89,9 @@ def test_fast_jobs_are_followed_in_strides() -> None:
     row = np.array([roster.ids["a"]])
     stride = roster.stride[row][0]
     assert 200 / stride <= 2 * NEWS
-    outlook = roster.forecaster.outlook(row, (200 / stride,))
+    forecasts = roster.forecaster.forecasts(row, (200 / stride,))
     expected = 1.0 + 2.0 * 0.999**4199
-    assert outlook.mean[0, 0] == pytest.approx(expected, abs=0.05)
+    assert forecasts.mean[0, 0] == pytest.approx(expected, abs=0.05)
 
 
 def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
@@ -104,7 +104,7 @@ def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
 
 
 def test_a_job_that_diverged_gains_nothing_until_it_recovers() -> None:
-    """NaN holds a job at its floor, and the next number lifts it again."""
+    """A job whose loss is NaN holds its floor only, until its next finite loss."""
     roster = roster_of(JobSpec(id="a"), JobSpec(id="b"))
     roster.absorb([*curve("a", [4.0, 3.0, 2.5]), *curve("b", [4.0, 3.0, 2.5])])
     roster.absorb([report("a", 3, float("nan"), at=3.0)])
@@ -138,15 +138,15 @@ def test_an_announced_learning_rate_restarts_the_forecast() -> None:
 
 
 def test_another_model_is_a_curve_of_its_own() -> None:
-    """After it began, a job is appraised as one that had only reported what came since."""
+    """After the start of a new curve, a job is appraised like a job that reported only the losses since."""
     fresh, again = roster_of(JobSpec(id="a")), roster_of(JobSpec(id="a"))
     second = [0.7, 0.5, 0.4, 0.35]
     again.absorb(curve("a", falling(5000.0, 20)))
     again.absorb([CurveBegan(job_id="a", at=30.0), *curve("a", second)])
     fresh.absorb(curve("a", second))
     one, other = APPRAISER.appraise(fresh, 8, 40.0), APPRAISER.appraise(again, 8, 40.0)
-    assert one.outlook.fall == pytest.approx(other.outlook.fall)
-    assert one.outlook.level == pytest.approx(other.outlook.level)
+    assert one.forecasts.fall == pytest.approx(other.forecasts.fall)
+    assert one.forecasts.level == pytest.approx(other.forecasts.level)
     assert one.candidates.loss == pytest.approx(other.candidates.loss)
 
 

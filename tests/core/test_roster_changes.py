@@ -24,7 +24,7 @@ CAPACITY = 12
 
 
 def spec(number: int) -> JobSpec:
-    """Jobs that differ in all that can be asked for."""
+    """Jobs with different values of every option."""
     return JobSpec(
         id=f"job-{number}",
         trains=number % 5 != 4,
@@ -57,7 +57,7 @@ def happenings(epoch: int, ids: list[str], rng: np.random.Generator) -> list[Eve
 
 
 def run(roster: Roster, first: int, last: int, seed: int) -> list[Allocation]:
-    """Live through epochs in which jobs come, report, pause, resume and end; return what was decided."""
+    """Run epochs in which jobs come, report, pause, resume and end; return the decisions."""
     decided = []
     for epoch in range(first, last):
         rng = np.random.default_rng((seed, epoch))
@@ -126,12 +126,12 @@ class TestDump:
         assert len(fresh.order) == 0
 
     def test_other_forecasts_are_refused(self) -> None:
-        """What one forecaster knows is of no use to another."""
+        """A dump of another forecaster is refused."""
         with pytest.raises(SnapshotError, match="CurveForecaster"):
             Roster(METHODS["last"](0)).restore(roster_of(spec(0)).dump())
 
     def test_only_jobs_under_way_are_kept(self) -> None:
-        """A dump is as large as the jobs there are, not as those there once were."""
+        """The size of a dump depends on the active jobs, not on those that have ended."""
         roster = roster_of(*(JobSpec(id=str(n)) for n in range(2000)))
         ended = [JobEnded(job_id=str(n), at=1.0, state=JobState.COMPLETED) for n in range(1, 2000)]
         roster.absorb(ended)
@@ -162,7 +162,7 @@ class TestPause:
         np.testing.assert_array_equal(after.candidates.gain, before.candidates.gain)
 
     def test_all_may_be_paused(self) -> None:
-        """Where every job is paused there are no candidates, and no error."""
+        """If every job is paused there are no candidates, and no error."""
         roster = roster_of(JobSpec(id="a"))
         roster.pause("a")
         appraisal = APPRAISER.appraise(roster, 4, 0.0)
@@ -170,7 +170,7 @@ class TestPause:
 
 
 def test_changes_count_from_the_next_decision() -> None:
-    """A job weighed or limited anew has that weight and that limit among the candidates."""
+    """A changed weight or limit appears among the candidates."""
     roster = roster_of(JobSpec(id="a", demand=Demand(most=8.0)), JobSpec(id="b"))
     roster.reweigh("a", 2.5)
     roster.relimit("a", 3)
@@ -182,7 +182,7 @@ def test_changes_count_from_the_next_decision() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    """A weight that is no weight, a limit that is none, and a job that is not there raise what says so."""
+    """An invalid weight, an invalid limit and an unknown job each raise their error."""
     roster = roster_of(JobSpec(id="a"))
     for weight in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(JobOptionError):
@@ -196,7 +196,7 @@ def test_nonsense_is_refused() -> None:
 
 
 def test_owners_and_deadlines_reach_the_candidates() -> None:
-    """Candidates say whose they are and how long they have; a deadline alone wants 95% of the reduction."""
+    """Candidates carry their owners and the time left; the target of a deadline alone is 95% of the reduction."""
     roster = roster_of(
         JobSpec(id="a", owner="ann", deadline=50.0),
         JobSpec(id="b", owner="bob"),

@@ -30,7 +30,7 @@ def test_cost_over_units(cost: float, units: int) -> None:
 
 @given(st.floats(1.6, 50.0))
 def test_a_slow_first_iteration_is_forgotten(times: float) -> None:
-    """Warming up counts for nothing once a second iteration is known."""
+    """The cost of the first iteration is dropped once a second one is known."""
     assert learned([10.0 * times, 10.0]).cpu[0] == pytest.approx(10.0)
 
 
@@ -53,12 +53,12 @@ def test_a_serial_part_is_found(serial: float, units: int) -> None:
 
 
 def test_without_evidence_there_is_no_serial_part() -> None:
-    """Two iterations are too few to believe in a serial part."""
+    """A serial part is not estimated from two iterations."""
     assert seconds(learned([8.0] * 2, serial=1.0), 4) == pytest.approx(2.0)
 
 
 def test_an_iteration_that_seems_to_cost_nothing_can_still_be_learned_from() -> None:
-    """A clock too coarse for the first iteration leaves a number, and later ones correct it."""
+    """If the clock is too coarse for the first iteration, the cost is finite, and later iterations correct it."""
     assert np.isfinite(seconds(learned([0.0]), 1.0))
     assert np.isinf(seconds(learned([0.0]), 0.0))
     assert learned([0.0] + [10.0] * 200).cpu[0] == pytest.approx(10.0, rel=0.05)

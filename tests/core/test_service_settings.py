@@ -47,7 +47,7 @@ VALUES = {
 
 @pytest.fixture(autouse=True, scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home of its own, so that no settings of whoever runs the tests are read."""
+    """A separate home folder, so that no settings of the user who runs the tests are read."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("home")
         patch.setenv("HOME", str(folder))
@@ -80,7 +80,7 @@ def mistakes(text: str, folder: Path, **more: Any) -> list[str]:
 
 
 def with_partner(name: str, values: dict[str, str]) -> dict[str, str]:
-    """Return the values, with the other half of TLS where one half is given."""
+    """Return the values, with both halves of TLS if one half is given."""
     other = {"tls_cert": "tls_key", "tls_key": "tls_cert"}.get(name)
     return values if other is None else {**values, other: "/etc/hosts"}
 
@@ -91,14 +91,14 @@ def as_toml(name: str, text: str) -> str:
 
 
 def test_every_field_is_a_setting() -> None:
-    """Whatever a service is told can be told by flag, variable and file; users' limits by file alone."""
+    """Every setting can be given by flag, variable and file; users' limits only by file."""
     named = {field.name for field in fields(ServiceSettings)} - {"config", "users", "defaults"}
     assert named == set(SETTINGS) == set(VALUES)
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_flags_win_over_the_environment_and_that_over_the_file(name: str, tmp_path: Path) -> None:
-    """Each setting is taken from the strongest source that names it."""
+    """A flag wins over a variable, and a variable over the file."""
     weak, strong = VALUES[name]
     setting = SETTINGS[name]
     partner = with_partner(name, {})
@@ -195,7 +195,7 @@ def test_every_mistake_is_told_with_its_place_and_remedy(case: str, tmp_path: Pa
 
 
 def test_a_mistake_names_the_flag_or_variable_it_came_from(tmp_path: Path) -> None:
-    """Whoever reads it knows what to correct: the flag, the variable, or the line of the file."""
+    """The message names the place to correct: the flag, the variable, or the line of the file."""
     told = mistakes(
         "[service]\npolicy = 'x'", tmp_path, environ={"SLAQ_CORES": "none"}, flags={"tcp": "here"}
     )
@@ -227,7 +227,7 @@ TYPED = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
     )
 )
 def test_any_flags_and_variables_are_read_or_refused(values: dict[str, Any]) -> None:
-    """Whatever texts are given, the settings are read or every mistake is told: nothing else is raised."""
+    """For any texts, the settings are read or SettingsError lists every mistake: nothing else is raised."""
     texts = {name: str(value) for name, value in values.items()}
     environ = {SETTINGS[name].variable: text for name, text in texts.items()}
     for source in ({"flags": texts}, {"environ": environ}):
@@ -236,7 +236,7 @@ def test_any_flags_and_variables_are_read_or_refused(values: dict[str, Any]) -> 
 
 
 def test_the_example_has_no_mistakes_and_shows_every_setting(tmp_path: Path) -> None:
-    """examples/slaq.toml can be used as it stands, and names each setting, in force or as a comment."""
+    """examples/slaq.toml is valid, and names each setting, as a key or as a comment."""
     text = (ROOT / "examples" / "slaq.toml").read_text(encoding="utf-8")
     read(text, tmp_path)
     assert [name for name in SETTINGS if f"\n{name} = " not in text and f"\n# {name} = " not in text] == []

@@ -15,7 +15,7 @@ from slaq.testing.strategies import equal_jobs
 
 
 def candidates(sizes: dict[int, list[int]], jobs: int, most: int) -> Candidates:
-    """Return jobs that differ in nothing but the sizes they can run with."""
+    """Return jobs that differ only in their sizes."""
     return replace(
         equal_jobs(np.ones((jobs, 2)) * [0.0, 1.0], [0, most]),
         sizes={row: np.array(listed, dtype=np.int64) for row, listed in sizes.items()},
@@ -25,7 +25,7 @@ def candidates(sizes: dict[int, list[int]], jobs: int, most: int) -> Candidates:
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Candidates, Allocation, int]:
-    """Return candidates of whom some have sizes, what a policy gave them, and the capacity."""
+    """Return candidates, some of them with sizes, their allocation by a policy, and the capacity."""
     jobs, capacity = draw(st.integers(1, 8)), draw(st.integers(0, 40))
     listed = st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True).map(sorted)
     sizes = draw(st.dictionaries(st.integers(0, jobs - 1), listed, max_size=jobs))
@@ -51,7 +51,7 @@ def test_every_job_holds_a_size_it_can_run_with(case: tuple[Candidates, Allocati
 
 @given(situations())
 def test_without_sizes_nothing_changes(case: tuple[Candidates, Allocation, int]) -> None:
-    """Where every job takes any count, the allocation is the policy's own."""
+    """If every job can run with any count, the allocation does not change."""
     found, allocation, capacity = case
     fitted, owed = fit_sizes(replace(found, sizes={}), allocation, capacity)
     assert fitted is allocation
@@ -60,7 +60,7 @@ def test_without_sizes_nothing_changes(case: tuple[Candidates, Allocation, int])
 
 @given(situations())
 def test_no_unit_is_idle_that_a_job_of_any_size_could_use(case: tuple[Candidates, Allocation, int]) -> None:
-    """What sizes leave over goes to the jobs that take any count, up to their maximum."""
+    """Units that sizes leave over go to the jobs that can run with any count, up to their maximum."""
     found, allocation, capacity = case
     fitted, _ = fit_sizes(found, allocation, capacity)
     flexible = [row for row in range(len(found.ids)) if row not in found.sizes]
@@ -70,7 +70,7 @@ def test_no_unit_is_idle_that_a_job_of_any_size_could_use(case: tuple[Candidates
 
 @pytest.mark.parametrize(("jobs", "size"), [(4, 32), (7, 32), (3, 8), (9, 20)])
 def test_over_time_a_job_with_sizes_holds_what_it_was_due(jobs: int, size: int) -> None:
-    """A job that needs a whole core and is due a part of one holds it in turn: nobody starves."""
+    """Over many epochs, a job that can run with one size only holds on average what it is due."""
     capacity = 32
     found = candidates({0: [size], 1: [size]}, jobs, capacity)
     held, epochs = np.zeros(jobs), 400
@@ -84,7 +84,7 @@ def test_over_time_a_job_with_sizes_holds_what_it_was_due(jobs: int, size: int) 
 
 
 def test_sizes_are_counted_in_units_up_to_what_there_is() -> None:
-    """Whole workers are whole cores; listed sizes are those that fit; any size needs no list."""
+    """Whole workers are counted as whole cores; listed sizes are cut to those that fit; any size needs no list."""
     assert unit_sizes(Demand(), 1 / 4, 10) is None
     assert unit_sizes(Demand(sizes="whole"), 1.0, 10) is None
     whole = unit_sizes(Demand(sizes="whole", most=3.0), 1 / 4, 10)

@@ -11,7 +11,7 @@ from slaq.jobs.option_types import seconds_of
 
 @given(st.floats(min_value=0.05, max_value=1e8))
 def test_what_is_shown_can_be_typed(seconds: float) -> None:
-    """A span as it is shown is read as the same span, to the precision it is shown with."""
+    """A displayed span is read back as the same span, to the displayed precision."""
     typed = seconds_of(span(seconds))
     assert typed is not None
     unit = 0.05 if seconds < 10 else 0.5 if seconds < 3600 else 60 if seconds < 86400 else 3600
@@ -31,12 +31,12 @@ def test_two_units_are_enough(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize("typed", ["", "soon", "-3", "0", "0s", "nan", "inf", "1x", "m", "3m 4y"])
 def test_what_is_no_span_is_refused(typed: str) -> None:
-    """Anything else is a usage error that shows how to write one."""
+    """An invalid span is a usage error that shows a valid one."""
     with pytest.raises(click.BadParameter, match="'90s', '10m' or '1h30m'"):
         SPAN.convert(typed, None, None)
 
 
 def test_moments_are_told_from_now() -> None:
-    """A moment that is not known is a dash, and one that has come is now."""
+    """An unknown moment is shown as a dash, a past one as now."""
     assert (ago(None, 10.0), ago(4.0, 10.0)) == ("–", "6.0s")
     assert (ahead(None, 10.0), ahead(10.0, 10.0), ahead(70.0, 10.0)) == ("–", "now", "1m00s")

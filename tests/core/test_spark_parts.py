@@ -32,7 +32,7 @@ def buckets(grants: list[tuple[float, float]]) -> dict[str, Bucket]:
 
 @given(GRANTS)
 def test_shares_follow_grants_and_make_good_what_is_owed(grants: list[tuple[float, float]]) -> None:
-    """Nothing granted, nothing sure; else at least a little, more to those who are owed, last who ran ahead."""
+    """A pool without a grant has no minimum share; the others have some, larger if they are owed more."""
     for bucket in buckets(grants).values():
         plain, steered = (share_of(bucket, how) for how in (Shares.POOLS, Shares.TOKENS))
         if bucket.cores == 0:
@@ -50,7 +50,7 @@ def test_shares_follow_grants_and_make_good_what_is_owed(grants: list[tuple[floa
 
 @given(GRANTS)
 def test_settling_changes_no_difference_of_leads(grants: list[tuple[float, float]]) -> None:
-    """What is common to all is taken out: tokens then sum to nothing, and who leads whom by how much stays."""
+    """Centring makes the tokens sum to 0 and keeps the differences between leads."""
     made = buckets(grants)
     granted = [bucket for bucket in made.values() if bucket.cores > 1e-3]
     if len(granted) != len([bucket for bucket in made.values() if bucket.cores > 0]) or not granted:
@@ -63,7 +63,7 @@ def test_settling_changes_no_difference_of_leads(grants: list[tuple[float, float
 
 
 def test_who_ran_ahead_waits_while_a_busy_one_is_behind() -> None:
-    """Until it is ahead no longer; nobody waits for one that is away, and nobody for nobody."""
+    """A pool that ran ahead is held until it is ahead no longer; it does not wait for pools without tasks."""
     made = buckets([(4.0, 2.0), (2.0, -1.0), (2.0, -0.5 * AHEAD)])
     assert to_hold(made, [], busy=["0"]) == {"1"}
     assert to_hold(made, ["2"], busy=["0"]) == {"1", "2"}
@@ -75,7 +75,7 @@ def test_who_ran_ahead_waits_while_a_busy_one_is_behind() -> None:
 
 
 class FakePool:
-    """A pool whose tasks are told by hand."""
+    """A pool whose number of running tasks is set by the test."""
 
     def __init__(self) -> None:
         self.tasks = 0
@@ -86,7 +86,7 @@ class FakePool:
 
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=40), st.floats(2, 8))
 def test_a_pool_pays_for_the_slots_it_held(tasks: list[int], cores: float) -> None:
-    """The mean of two looks for the time between them, out of what it earns meanwhile."""
+    """A pool pays the mean of two looks times the time between them, and earns its grant meanwhile."""
     pool = SparkPool(name="a", handle=FakePool())
     pool.bucket.grant(cores, 1.0, 1.0)
     used = 0.0
@@ -101,7 +101,7 @@ def test_a_pool_pays_for_the_slots_it_held(tasks: list[int], cores: float) -> No
 
 @given(st.floats(0.1, 4), st.floats(0.0, 30.0))
 def test_what_an_iteration_overdraws_is_remembered_while_it_lasts(cores: float, seconds: float) -> None:
-    """Though no iteration has ended yet; but not for ever, as other work never ends one."""
+    """A pool goes into debt during a long iteration, to a limit, because other work ends no iteration."""
     pool = SparkPool(name="a", handle=FakePool())
     pool.bucket.grant(cores, 1.0, 1.0)
     pool.handle.tasks = 8
@@ -113,7 +113,7 @@ def test_what_an_iteration_overdraws_is_remembered_while_it_lasts(cores: float, 
 
 
 def test_a_job_is_silent_when_it_could_have_told_a_loss_and_did_not() -> None:
-    """Not while it has had few slots, nor while it fits what tells its loss, unless that takes very long."""
+    """A job is not silent after few slot seconds, nor during a fit, unless the fit takes very long."""
     job = SparkJob(work=lambda spark, ctx: None, data=Dataset())
     pool = SparkPool(name="a", handle=FakePool())
     run = SparkRun(
@@ -140,7 +140,7 @@ def test_a_job_is_silent_when_it_could_have_told_a_loss_and_did_not() -> None:
 
 
 class FakeStages:
-    """An application whose stages are told by hand."""
+    """An application whose stages are set by the test."""
 
     def __init__(self) -> None:
         self.known: dict[int, dict[str, Any]] = {}
@@ -166,7 +166,7 @@ class FakeStages:
 
 
 def test_every_second_of_cpu_is_counted_once() -> None:
-    """Stages grow until they are over, are forgotten by Spark, or begin a second attempt."""
+    """The usage of a stage grows until the stage ends, is forgotten by Spark, or begins a second attempt."""
     stages = FakeStages()
     usage = Usage(stages)
     stages.set(0, "COMPLETE", 1.0)
@@ -198,5 +198,5 @@ def test_every_second_of_cpu_is_counted_once() -> None:
     ],
 )
 def test_work_is_called_with_what_it_requires(work: Any, given: Any) -> None:
-    """The session, and the context where a second argument has no default."""
+    """A function is given the session, and the context too if its second argument has no default."""
     assert _with_both(work)("S", "C") == given

@@ -16,7 +16,7 @@ def token(name: str, user: str = "ann", **more: object) -> Token:
 
 
 def test_a_token_stands_for_its_user_until_it_is_removed(tmp_path: Path) -> None:
-    """Each secret finds its own token, and none once that is taken away."""
+    """Each secret finds its own token, and none after the token was revoked."""
     path = tmp_path / "tokens.toml"
     first = make_token(path, token("laptop"))
     second = make_token(path, token("bobs", "bob", admin=True))
@@ -45,13 +45,13 @@ def test_the_file_tells_nobody_the_secret(tmp_path: Path) -> None:
 
 @given(st.floats(0, 2e9), st.floats(0, 2e9))
 def test_a_token_is_good_until_it_expires(expires: float, now: float) -> None:
-    """A token opens nothing from its expiry on."""
+    """An expired token is refused."""
     one = Token(name="t", user="ann", sha256="a" * 64, expires=expires)
     assert one.in_force(now) == (now < expires)
 
 
 def test_an_expiry_is_kept_to_the_second(tmp_path: Path) -> None:
-    """What is written is what is read, also for a date without a time."""
+    """A token is read as it was written, also with a date without a time."""
     path = tmp_path / "tokens.toml"
     make_token(path, token("t", expires=1_900_000_000.7))
     assert read_tokens(path)[0].expires == 1_900_000_000
@@ -71,7 +71,7 @@ def test_names_are_taken_once(tmp_path: Path) -> None:
 
 @given(st.text(max_size=70))
 def test_a_strange_name_cannot_break_the_file(name: str) -> None:
-    """A name is refused, or written so that it is read back."""
+    """Any name is either refused or read back as it was written."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +98,7 @@ def test_a_strange_name_cannot_break_the_file(name: str) -> None:
     ],
 )
 def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, told: str) -> None:
-    """A file with mistakes lets nobody in, and says what is wrong where."""
+    """A file with mistakes authenticates nobody, and the error says what is wrong and where."""
     path = tmp_path / "tokens.toml"
     path.write_text(text)
     with pytest.raises(SettingsError) as raised:
@@ -107,7 +107,7 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, told: str
 
 
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
-    """Whoever can write the file could let themselves in."""
+    """A file that other users can write is refused, because they could add tokens."""
     path = tmp_path / "tokens.toml"
     make_token(path, token("t"))
     path.chmod(0o620)

@@ -157,8 +157,8 @@ def test_reports_from_elsewhere(sent: list[tuple[int, bytes]], size: int) -> Non
         if isinstance(entry.event, LossObserved):
             check_observation(entry.event.observation)
             check_metrics(entry.event.metrics)
-            assert entry.event.reach is not None
-            assert 0 < entry.event.reach <= len(whole)
+            assert entry.event.offset is not None
+            assert 0 < entry.event.offset <= len(whole)
             assert entry.event.observation.iteration == iteration + 1
             iteration += 1
         elif isinstance(entry.event, DemandChanged):

@@ -141,8 +141,8 @@ def test_what_a_job_says_counts_within_what_its_owner_asked_for(
     assert job.cores == held
 
 
-def test_a_script_may_write_rubbish_at_no_one_elses_cost(cluster: Cluster) -> None:
-    """Lines that make no sense are passed over; what makes sense between them, and other jobs, are heard."""
+def test_invalid_reports_of_a_script_harm_nobody(cluster: Cluster) -> None:
+    """Invalid lines in a job's reports are skipped; valid lines between them, and other jobs, are still read."""
     code = """
     import os, slaq, time
     lines = ['{"can_use": {"max_cores": -1}, "time": 1.0, "pid": %d}', '{"can_use": 7, "time": 1.0, "pid": %d}',
@@ -164,8 +164,8 @@ def test_a_script_may_write_rubbish_at_no_one_elses_cost(cluster: Cluster) -> No
     assert job.demand == Demand(least=AS_ASKED, most=0.75)
 
 
-def test_a_driver_may_send_rubbish_at_no_one_elses_cost(cluster: Cluster) -> None:
-    """What a program puts on its socket by itself is refused, and its job goes on as others do."""
+def test_invalid_messages_of_a_driver_harm_nobody(cluster: Cluster) -> None:
+    """Invalid messages that a program writes to its socket are ignored; its job and others continue."""
 
     def rogue(ctx: Any) -> str:
         for payload in (b"\xff\xfe", b"[]", b'{"max_cores": "NaN"}', b"{" * 10_000):

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slaq.cli.main import VERBS, main
+from slaq.client import connect
 from tests.integration.serving import PATIENCE, Served, serving, until
 
 #: Prints losses that fall, for ever.
@@ -155,6 +156,24 @@ def test_ls_prints_a_list_of_jobs(endless: str) -> None:
     assert told("ls", "--tag", "no-such-tag") == []
     assert endless in slaq("ls").stdout
     slaq("ls", "--all", "--active", status=2)
+
+
+def test_show_tells_what_a_job_needs_and_waits_for(endless: str) -> None:
+    """Its sizes, its memory, the jobs it comes after, and when it is due, as they were given."""
+    words = ["--sizes", "0.5,1", "--memory", "1GB", "--after", endless, "--arrival", "1h"]
+    job = submit("--trains", *words, "--", "true")
+    view = told("show", job)
+    assert (view["sizes"], view["memory"], view["after"]) == ([0.5, 1.0], 10**9, [endless])
+    assert view["arrival"] - view["submitted_at"] == pytest.approx(3600.0, abs=1.0)
+    lines = {line.split()[0]: line for line in slaq("show", job).stdout.splitlines() if line.strip()}
+    assert lines["sizes"].endswith(" 0.5, 1 cores")
+    assert lines["memory"].endswith(" 1 GB")
+    assert lines["after"].endswith(f" {endless}")
+    assert "(in 5" in lines["due"] or "(in 1" in lines["due"]
+    with connect() as client:
+        (seen,) = (one.view for one in client.jobs() if one.id == job)
+        assert (seen.sizes, seen.after) == ((0.5, 1.0), (endless,))
+    slaq("cancel", job)
 
 
 def test_jobs_are_steered(endless: str) -> None:

@@ -132,7 +132,7 @@ def test_losing_cores_slows_jobs_down(jobs: Path, tmp_path: Path) -> None:
     ],
 )
 def test_malformed_nodes_get_one_sentence(jobs: Path, tmp_path: Path, text: str, sentence: str) -> None:
-    """A course of capacity that cannot be is reported like a malformed workload."""
+    """A changes of capacity that cannot be is reported like a malformed workload."""
     path = tmp_path / "nodes.csv"
     path.write_text(text)
     result = simulate(str(jobs), "--nodes", str(path), "--json")

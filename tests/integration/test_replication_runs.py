@@ -131,7 +131,7 @@ def test_a_job_is_followed_until_it_has_converged() -> None:
 
 
 def test_the_runtime_model_learns_what_no_worker_shortens() -> None:
-    """From iterations of 1 + 8 / n seconds with one and two workers it foretells those within a tenth."""
+    """From iterations of 1 + 8 / n seconds with one and two workers it predicts those within a tenth."""
 
     def iteration(workers: int) -> Observation:
         return Observation(iteration=1, loss=0.0, cpu_seconds=8.0, wall_seconds=1.0 + 8.0 / workers)

@@ -137,7 +137,7 @@ class LateClock(VirtualClock):
 
 
 def test_a_late_epoch_is_skipped() -> None:
-    """After oversleeping, the next decision is at the next whole epoch; none is made up for."""
+    """After a late decision, the next one is at the next multiple of the epoch length; none is caught up."""
     decisions = [one for one in scheduler_of(small(4), LateClock()).epochs() if one is not None]
     assert len(decisions) > 5
     epochs = [decision.epoch for decision in decisions]
@@ -216,7 +216,7 @@ def test_the_lock_is_free_between_epochs() -> None:
 
 
 def test_a_held_job_is_started_once_its_rule_lets_it() -> None:
-    """Where two jobs may run at a time, the others wait by arrival, each with its sentence, and all are done."""
+    """With two jobs at a time, the others wait in order of arrival, each with a reason, and all complete."""
     workload = short("a", "b", "c", "d")
     rules = [MostJobs(lambda: 2)]
     scheduler = scheduler_of(workload, VirtualClock(), admission=Admission(rules))
@@ -230,8 +230,8 @@ def test_a_held_job_is_started_once_its_rule_lets_it() -> None:
     assert [state for _, state in ends(scheduler, workload)] == [JobState.COMPLETED] * 4
 
 
-def test_a_rule_that_changes_its_mind_is_asked_anew() -> None:
-    """A job that no rule lets start waits as long as that lasts, and starts in the first epoch that lets it."""
+def test_rules_are_evaluated_in_every_epoch() -> None:
+    """Rules are evaluated in every epoch: a job starts in the first one in which no rule holds it back."""
     workload = short("a")
     most = [0]
     scheduler = scheduler_of(workload, VirtualClock(), admission=Admission([MostJobs(lambda: most[0])]))
@@ -248,7 +248,7 @@ def test_a_rule_that_changes_its_mind_is_asked_anew() -> None:
 
 
 def test_a_job_starts_after_those_it_waits_for() -> None:
-    """A job with `after` starts only once all the named jobs have ended, and is told for which one it waits."""
+    """A job with `after` starts once all the named jobs have ended; its reason names the one it waits for."""
     first, second, last = short("first", "second", "last").jobs
     last = replace(last, spec=replace(last.spec, after=("first", "second")))
     second = replace(second, spec=replace(second.spec, after=("first",)))

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from slaq.bootstrap import open_service as open_bootstrapped
 from slaq.cli.main import main
 from slaq.client import connect
-from slaq.config.service import UserLimits
+from slaq.config.service import ServiceSettings, UserLimits
 from slaq.core.job import JobState
 from slaq.engines.node.commands import descriptors
 from slaq.kinds import machine
@@ -119,6 +122,35 @@ def test_a_job_is_not_started_before_its_arrival(open_service: Callable[..., Ser
     assert started is not None
     assert started - submitted >= 0.3
     assert service.job(ANN, later.id).state is JobState.QUEUED
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a small disk")
+def test_jobs_wait_while_the_store_cannot_be_written(tmp_path: Path) -> None:
+    """While the disk is full, a queued job gives that as its reason; with room again, its reason is as before."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "slaq-test", small], check=True)
+    try:
+        settings = ServiceSettings(
+            home=small, listen=small / "slaq.sock", epoch_seconds=0.1, max_jobs_active=1
+        )
+        service = open_bootstrapped(settings)
+        try:
+            first, second = (service.submit(ANN, EXTERNAL).id for _ in range(2))
+            usual = "waits because 1 job may run at a time"
+            until(lambda: service.job(ANN, second).reason == usual)
+            with suppress(OSError), (small / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * 4096)
+            reason = "waits because the store cannot be written: "
+            until(lambda: service.job(ANN, second).reason.startswith(reason))
+            assert service.job(ANN, first).state is JobState.RUNNING
+            (small / "filler").unlink()
+            until(lambda: service.job(ANN, second).reason == usual)
+        finally:
+            service.close()
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
 
 
 def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[..., Service]) -> None:

@@ -73,7 +73,7 @@ def test_a_distortion_of_nothing_changes_nothing() -> None:
     """With sigma 0 the distorted forecaster is the other one; with more, each job has a factor."""
     rows = np.arange(3)
     losses = np.array([[5.0, 4.0, 3.5], [9.0, 8.0, 7.5], [1.0, 0.5, 0.4]])
-    outlooks = []
+    tables = []
     for sigma in (None, 0.0, 1.0):
         forecaster = CurveForecaster()
         chosen = (
@@ -81,9 +81,9 @@ def test_a_distortion_of_nothing_changes_nothing() -> None:
         )
         chosen.resize(3)
         chosen.observe(rows, losses, np.full(3, 3))
-        outlooks.append(chosen.outlook(rows, (1.0, 10.0)))
+        tables.append(chosen.forecasts(rows, (1.0, 10.0)))
         assert (chosen.bends == 0).all()
-    true, same, distorted = outlooks
+    true, same, distorted = tables
     np.testing.assert_array_equal(true.fall, same.fall)
     factors = distorted.fall / true.fall
     np.testing.assert_allclose(factors[:, 0], factors[:, 1])
@@ -100,7 +100,7 @@ def test_families_can_be_left_out(kind: type[CurveForecaster] | type[WeightedFit
         forecaster = kind() if families is None else kind(0, families)
         forecaster.resize(1)
         forecaster.observe(rows, losses, count)
-        falls.append(forecaster.outlook(rows, (20.0,)).fall[0, 0])
+        falls.append(forecaster.forecasts(rows, (20.0,)).fall[0, 0])
     assert np.isfinite(falls).all()
     assert falls[0] != falls[1]
     with pytest.raises(UnknownNameError, match="exponential"):

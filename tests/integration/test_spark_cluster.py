@@ -277,7 +277,7 @@ def test_jobs_end_when_they_have_done_what_was_asked(cluster: SparkCluster) -> N
     assert bounded.result(PATIENCE) == "caught"
     assert [one.iteration for one in bounded.observations][-1] == 5
     assert content.result(PATIENCE) == "caught"
-    assert "was asked for" in content.reason
+    assert "has reached the requested" in content.reason
     assert timed.result(PATIENCE) > 0
     assert {ended(job) for job in (bounded, content, timed)} == {JobState.COMPLETED}
 

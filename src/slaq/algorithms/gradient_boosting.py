@@ -15,7 +15,7 @@ from slaq.algorithms.memo import Memo
 from slaq.algorithms.model import Model, accuracy, r_squared
 from slaq.algorithms.probabilities import logistic
 from slaq.algorithms.sampling import sample
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.algorithms.trees import (
     MAX_BINS,
     Bins,
@@ -202,17 +202,17 @@ class GradientBoosting(Algorithm[M_co]):
             losses, tables = zip(*ctx.map(histogram, boosting, trees, growing, level), strict=True)
             return sum(losses) / ctx.data.num_rows, np.sum(tables, axis=0)
 
-        course = Course(ctx, self)
-        trees: list[Tree] = list(course.restored or [])
+        run = TrainingRun(ctx, self)
+        trees: list[Tree] = list(run.restored or [])
         # The root of the next tree is looked at together with the loss of those before it.
         loss, root = summed(Tree.stump(self.depth), 0)
-        if not course.losses:
-            course.record(loss, trees)
-        while course.goes_on:
+        if not run.losses:
+            run.record(loss, trees)
+        while run.goes_on:
             trees = [*trees, grow(growth, root, lambda growing, level: summed(growing, level)[1])]
             loss, root = summed(Tree.stump(self.depth), 0)
-            course.record(loss, trees)
-        parts = _stacked(trees, self.depth, edges) | {"bias": bias, "losses": course.losses}
+            run.record(loss, trees)
+        parts = _stacked(trees, self.depth, edges) | {"bias": bias, "losses": run.losses}
         return self.model(parts if classes is None else {**parts, "classes": classes})
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from slaq.algorithms.inputs import Floats
-from slaq.algorithms.training import Course
+from slaq.algorithms.training import TrainingRun
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
@@ -28,19 +28,19 @@ def penalised(parts: list[tuple[float, Floats]], point: Floats, rows: int, l2: f
     return loss / rows + l2 / 2 * float(np.sum(weights**2)), gradient / rows + l2 * weights
 
 
-def descend(course: Course, objective: Objective, start: Floats, rate: Callable[[], float]) -> Floats:
-    """Return the point that w <- w - rate * gradient(w) has led to when the course is run."""
-    state = course.restored
+def descend(run: TrainingRun, objective: Objective, start: Floats, rate: Callable[[], float]) -> Floats:
+    """Return the point that w <- w - rate * gradient(w) has led to when the run is over."""
+    state = run.restored
     if state is None:
         state = {"point": start, "rate": rate()}
     point, step = state["point"], state["rate"]
     loss, gradient = objective(point)
-    if not course.losses:
-        course.record(loss, state)
-    while course.goes_on:
+    if not run.losses:
+        run.record(loss, state)
+    while run.goes_on:
         point = point - step * gradient
         loss, gradient = objective(point)
-        course.record(loss, {"point": point, "rate": step})
+        run.record(loss, {"point": point, "rate": step})
     return np.asarray(point)
 
 

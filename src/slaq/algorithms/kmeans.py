@@ -11,7 +11,7 @@ from slaq.algorithms import hyperparameters as check
 from slaq.algorithms.inputs import Floats, check_features, dense, is_sparse, matching
 from slaq.algorithms.model import Model
 from slaq.algorithms.sampling import sample, uniforms
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.core.errors import DataError
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
@@ -58,21 +58,21 @@ class KMeans(Algorithm[KMeansModel]):
 
     @override
     def __call__(self, ctx: Context) -> KMeansModel:
-        course = Course(ctx, self)
-        centres = course.restored
+        run = TrainingRun(ctx, self)
+        centres = run.restored
         if centres is None:
             check_features(ctx, "KMeans")
             if self.k > ctx.data.num_rows:
                 raise DataError(f"KMeans: {self.k} clusters need as many rows; there are {ctx.data.num_rows}")
             centres = self._spread(ctx) if self.init == "k-means++" else sample(ctx, self.k, self.seed)
         inertia, sums, counts = _total(ctx.map(assign, centres))
-        if not course.losses:
-            course.record(inertia, centres)
-        while course.goes_on:
+        if not run.losses:
+            run.record(inertia, centres)
+        while run.goes_on:
             centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
             inertia, sums, counts = _total(ctx.map(assign, centres))
-            course.record(inertia, centres)
-        return KMeansModel(centres=centres, losses=course.losses)
+            run.record(inertia, centres)
+        return KMeansModel(centres=centres, losses=run.losses)
 
     def _spread(self, ctx: Context) -> Floats:
         """Return centres drawn one after another, each row with a chance as its squared distance."""

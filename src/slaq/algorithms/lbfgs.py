@@ -8,7 +8,7 @@ import numpy as np
 
 from slaq.algorithms.gradient_descent import Objective
 from slaq.algorithms.inputs import Floats
-from slaq.algorithms.training import Course
+from slaq.algorithms.training import TrainingRun
 
 #: Wolfe's conditions: the loss must fall by this share of what the slope promises, ...
 ARMIJO = 1e-4
@@ -27,18 +27,18 @@ class Iterate:
     gradient: Floats
 
 
-def minimise(course: Course, objective: Objective, start: Floats, memory: int = 10) -> Floats:
-    """Return the best point found when the course is run, or when no step along the search descends.
+def minimise(run: TrainingRun, objective: Objective, start: Floats, memory: int = 10) -> Floats:
+    """Return the best point found when the run is over, or when no step along the search descends.
 
     An iteration maps over the partitions once when the full step is taken, as it mostly is, and once more
     for each further step that the line search tries.
     """
-    state = course.restored or {"point": start, "pairs": []}
+    state = run.restored or {"point": start, "pairs": []}
     pairs: deque[tuple[Floats, Floats]] = deque(state["pairs"], maxlen=memory)
     here = _evaluate(objective, state["point"])
-    if not course.losses:
-        course.record(here.loss, state)
-    while course.goes_on:
+    if not run.losses:
+        run.record(here.loss, state)
+    while run.goes_on:
         direction = -inverse_hessian_product(here.gradient, pairs)
         first = 1.0 if pairs else 1.0 / max(1.0, float(np.linalg.norm(here.gradient)))
         there = line_search(objective, here, direction, first)
@@ -52,7 +52,7 @@ def minimise(course: Course, objective: Objective, start: Floats, memory: int = 
         if float(step @ change) > 1e-10 * float(step @ step):
             pairs.append((step, change))
         here = there
-        course.record(here.loss, {"point": here.point, "pairs": list(pairs)})
+        run.record(here.loss, {"point": here.point, "pairs": list(pairs)})
     return here.point
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 from slaq.algorithms import hyperparameters as check
 from slaq.algorithms.inputs import Floats, check_features, matching, values_of
 from slaq.algorithms.model import Model
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.core.errors import DataError, HyperparameterError
 from slaq.core.extras import needs
 from slaq.jobs.context import Context
@@ -98,21 +98,21 @@ class LDA(Algorithm[LDAModel]):
             bound = scale * sum(bounds) + dirichlet_bound(components, eta)
             return -bound / words, scale * np.sum(explained, axis=0)
 
-        course = Course(ctx, self)
-        components = course.restored
+        run = TrainingRun(ctx, self)
+        components = run.restored
         if components is None:
             # As scikit-learn starts: near 1 everywhere, differing enough to break the tie.
             shape = (self.topics, ctx.data.num_features)
             components = np.random.default_rng(self.seed).gamma(100.0, 0.01, shape)
-        loss, explained = assess(components, course.iteration)
-        if not course.losses:
-            course.record(loss, components)
-        while course.goes_on:
-            weight = 1.0 if self.optimizer == "em" else (self.offset + course.iteration) ** -self.decay
+        loss, explained = assess(components, run.iteration)
+        if not run.losses:
+            run.record(loss, components)
+        while run.goes_on:
+            weight = 1.0 if self.optimizer == "em" else (self.offset + run.iteration) ** -self.decay
             components = (1.0 - weight) * components + weight * (eta + explained)
-            loss, explained = assess(components, course.iteration + 1)
-            course.record(loss, components)
-        return LDAModel(components=components, alpha=alpha, eta=eta, losses=course.losses)
+            loss, explained = assess(components, run.iteration + 1)
+            run.record(loss, components)
+        return LDAModel(components=components, alpha=alpha, eta=eta, losses=run.losses)
 
     def _batch(self, rows: int, iteration: int) -> NDArray[np.int64]:
         """Return the sorted places of an iteration's documents."""

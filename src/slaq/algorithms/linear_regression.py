@@ -11,7 +11,7 @@ from slaq.algorithms import lbfgs
 from slaq.algorithms.gradient_descent import penalised
 from slaq.algorithms.inputs import Floats, matching, mean_target
 from slaq.algorithms.model import Model, r_squared
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
@@ -56,9 +56,9 @@ class LinearRegression(Algorithm[LinearRegressionModel]):
                 ctx.map(loss_and_gradient, point, self.intercept), point, ctx.data.num_rows, self.l2
             )
 
-        course = Course(ctx, self)
-        point = lbfgs.minimise(course, objective, np.zeros(ctx.data.num_features + 1), self.memory)
-        return LinearRegressionModel(weights=point[:-1], intercept=float(point[-1]), losses=course.losses)
+        run = TrainingRun(ctx, self)
+        point = lbfgs.minimise(run, objective, np.zeros(ctx.data.num_features + 1), self.memory)
+        return LinearRegressionModel(weights=point[:-1], intercept=float(point[-1]), losses=run.losses)
 
 
 def loss_and_gradient(partition: Partition, point: Floats, intercept: bool) -> tuple[float, Floats]:

@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from slaq.algorithms import hyperparameters as check
-from slaq.algorithms.gradient_descent import descend, penalised, squared_scale
-from slaq.algorithms.inputs import Floats, class_labels, label_codes, signs
+from slaq.algorithms.inputs import Floats, label_codes, signs
+from slaq.algorithms.linear_classifier import LinearClassifier
 from slaq.algorithms.model import LinearClassifierModel
 from slaq.algorithms.probabilities import log_softmax, logistic, softmax
-from slaq.algorithms.training import Algorithm, Course
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
@@ -30,47 +28,18 @@ class LogisticRegressionModel(LinearClassifierModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticRegression(Algorithm[LogisticRegressionModel]):
+class LogisticRegression(LinearClassifier[LogisticRegressionModel]):
     """Loss: the mean over rows of -log p(label), plus l2/2 |weights|² (intercepts are free).
 
     Two classes have one output (logistic), more have one each (softmax). Gradient descent is slow where
     features differ much in scale: standardise them first.
     """
 
-    l2: float = 1e-4
-    intercept: bool = True
-    #: Step along the gradient; None takes 1/L, L being the largest curvature, found in a dozen passes.
-    learning_rate: float | None = None
-
-    @override
-    def check(self) -> None:
-        check.real(self, "l2", at_least=0)
-        check.flag(self, "intercept")
-        check.optional_real(self, "learning_rate", above=0)
-
     @override
     def __call__(self, ctx: Context) -> LogisticRegressionModel:
-        classes = class_labels(ctx, "LogisticRegression")
-        outputs = 1 if len(classes) == 2 else len(classes)
-        rows, features = ctx.data.num_rows, ctx.data.num_features
-
-        def objective(point: Floats) -> tuple[float, Floats]:
-            parts = ctx.map(loss_and_gradient, point, classes, self.intercept)
-            return penalised(parts, point, rows, self.l2)
-
-        def rate() -> float:
-            if self.learning_rate is not None:
-                return self.learning_rate
-            # The logistic function's slope is at most 1/4, the softmax's at most 1/2.
-            return 1.0 / (
-                (0.25 if outputs == 1 else 0.5) * squared_scale(ctx, intercept=self.intercept) + self.l2
-            )
-
-        course = Course(ctx, self)
-        point = descend(course, objective, np.zeros((features + 1, outputs)), rate)
-        return LogisticRegressionModel(
-            weights=point[:-1], intercepts=point[-1], classes=classes, losses=course.losses
-        )
+        # The logistic function's slope is at most 1/4, the softmax's at most 1/2.
+        fields = self._descend(ctx, loss_and_gradient, lambda outputs: 0.25 if outputs == 1 else 0.5)
+        return LogisticRegressionModel(**fields)
 
 
 def loss_and_gradient(

@@ -15,7 +15,7 @@ from slaq.algorithms.gradient_descent import total
 from slaq.algorithms.inputs import Floats, class_labels, label_codes, matching
 from slaq.algorithms.model import Model, accuracy, chosen
 from slaq.algorithms.probabilities import log_softmax, logistic, softmax
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
@@ -87,11 +87,11 @@ class MLPClassifier(Algorithm[MLPClassifierModel]):
             return loss / rows + self.l2 / 2 * float(weights @ weights), gradient / rows + self.l2 * weights
 
         # The memory of L-BFGS makes a checkpoint many times the model, so it is not kept every time.
-        course = Course(ctx, self, checkpoint_every=5)
-        point = lbfgs.minimise(course, objective, initial(sizes, self.seed), self.memory)
+        run = TrainingRun(ctx, self, checkpoint_every=5)
+        point = lbfgs.minimise(run, objective, initial(sizes, self.seed), self.memory)
         weights, biases = zip(*layers(point, sizes), strict=True)
         return MLPClassifierModel(
-            weights=weights, biases=biases, activation=self.activation, classes=classes, losses=course.losses
+            weights=weights, biases=biases, activation=self.activation, classes=classes, losses=run.losses
         )
 
 

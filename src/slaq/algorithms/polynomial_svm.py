@@ -23,7 +23,7 @@ from slaq.algorithms.inputs import Floats, class_labels, matching, signs, values
 from slaq.algorithms.linear_svm import squared_hinge
 from slaq.algorithms.model import Model, accuracy, chosen
 from slaq.algorithms.sampling import sample
-from slaq.algorithms.training import Algorithm, Course
+from slaq.algorithms.training import Algorithm, TrainingRun
 from slaq.jobs.context import Context
 from slaq.jobs.data import Partition
 
@@ -150,8 +150,8 @@ class PolynomialSVM(Algorithm[PolynomialSVMModel]):
             # The second derivative of the squared hinge is at most 2.
             return 1.0 / (2.0 * largest_eigenvalue(product, len(landmarks) + 1) + self.l2)
 
-        course = Course(ctx, self)
-        point = descend(course, objective, np.zeros((len(landmarks) + 1, outputs)), rate)
+        run = TrainingRun(ctx, self)
+        point = descend(run, objective, np.zeros((len(landmarks) + 1, outputs)), rate)
         return PolynomialSVMModel(
             landmarks=landmarks,
             coefficients=point[:-1],
@@ -160,7 +160,7 @@ class PolynomialSVM(Algorithm[PolynomialSVMModel]):
             degree=kernel.degree,
             gamma=kernel.gamma,
             coef0=kernel.coef0,
-            losses=course.losses,
+            losses=run.losses,
         )
 
 

@@ -1,4 +1,4 @@
-"""The base of all algorithms: hyperparameters as a value, `fit` in this process, and the course of a run."""
+"""The base of all algorithms: hyperparameters as a value, `fit` in this process, and one training run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -55,8 +55,8 @@ class Algorithm(ABC, Generic[M_co]):
         return cls(**options)
 
 
-class Course:
-    """The course of one training run: reports each loss, keeps checkpoints, and knows when to stop.
+class TrainingRun:
+    """One training run: reports each loss, keeps checkpoints, and knows when to stop.
 
     A checkpoint holds the state after an iteration and the losses so far, so that a resumed run neither
     repeats a report nor forgets that it had converged.

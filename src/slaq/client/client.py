@@ -58,7 +58,7 @@ class Client(Api):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; jobs go on."""
+        """Close the connections; jobs continue."""
         self._watch.close()
         self._connection.close()
 

@@ -32,8 +32,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 class Connection:
     """Sends requests to one service; several threads may use one connection.
 
-    Once it has reached the service it bridges a restart of up to `patience` seconds. A service that was never
-    there is told of at once.
+    Once it has reached the service it bridges a restart of up to `patience` seconds. If the first request fails,
+    it raises at once.
     """
 
     def __init__(self, place: Place, patience: float) -> None:

@@ -98,7 +98,7 @@ class ServiceJob:
 
     @property
     def demand(self) -> Demand | None:
-        """What it last said it can use, by `ctx.can_use` or `slaq.can_use`; None where it said nothing."""
+        """The demand that the job last reported by `ctx.can_use` or `slaq.can_use`; None if it reported none."""
         return read_demand(self.view.can_use)
 
     @property

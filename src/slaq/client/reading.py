@@ -19,9 +19,12 @@ def record(kind: type[T], found: Mapping[str, Any]) -> T:
 
 def job_view(found: Mapping[str, Any]) -> JobView:
     """Return a job as the service shows it."""
+    sizes = found["sizes"]
     told = {
         "state": JobState(found["state"]),
         "tags": tuple(found["tags"]),
+        "after": tuple(found["after"]),
+        "sizes": sizes if isinstance(sizes, str) else tuple(sizes),
         "prospect": record(Prospect, found["prospect"]),
     }
     return record(JobView, {**found, **told})

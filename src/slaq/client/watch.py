@@ -41,7 +41,8 @@ class Watch:
         if stream is not None:
             _start(partial(self._follow, stream), "slaq-watch")
         else:
-            # The job may have ended before it was listed; whoever removes it from the list calls back.
+            # The job may have ended before it was listed. The thread that removes the job from the list runs its
+            # callback.
             self._look_at(job)
 
     def close(self) -> None:

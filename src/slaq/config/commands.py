@@ -15,9 +15,9 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
-    """Return the command with each combination of parameters; nothing if it is not a command."""
+    """Return the command with each combination of parameters; an empty list if the command is invalid."""
     words = _words(section)
-    cwd = Path(options.get("cwd", section.notes.path.parent))
+    cwd = Path(options.get("cwd", section.diagnostics.path.parent))
     if not cwd.is_dir():
         section.note("cwd", f"there is no folder {cwd}", "create it, or name another")
     if words is None:
@@ -51,11 +51,11 @@ def _check_placeholders(section: Section, words: list[str], grid: list[dict[str,
     for name, value in (item for parameters in grid for item in parameters.items()):
         place = (*section.place, "parameters", name)
         if name not in used:
-            section.notes.add(
+            section.diagnostics.add(
                 place, f"the command does not use the parameter {name}", f"write {{{name}}} where it goes"
             )
         elif not isinstance(value, str | int | float):
-            section.notes.add(place, f"{name} is {described(value)}", "give a text or a number")
+            section.diagnostics.add(place, f"{name} is {described(value)}", "give a text or a number")
 
 
 def _filled(words: list[str], parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -31,28 +31,28 @@ MOST_JOBS = 1000
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
-    """Return what the file says, data loaded and programs imported; raises JobsFileError with all mistakes."""
+    """Return the contents of the file, data and programs loaded; raises JobsFileError with all mistakes."""
     text, values = read_toml(path)
-    notes = Diagnostics(path, text)
-    top = Section(values, (), notes)
+    diagnostics = Diagnostics(path, text)
+    top = Section(values, (), diagnostics)
     cluster = _cluster(top, vocabulary)
     tables = top.take("job", "the jobs as [[job]] tables", list) or []
     top.close("a jobs file")
-    if not tables and not len(notes):
-        notes.add((), "there is no job", "add a [[job]] table")
-    reader = _JobReader(notes, vocabulary, cluster.engine or vocabulary.engines[0])
+    if not tables and not len(diagnostics):
+        diagnostics.add((), "there is no job", "add a [[job]] table")
+    reader = _JobReader(diagnostics, vocabulary, cluster.engine or vocabulary.engines[0])
     jobs = [job for place, table in enumerate(tables) for job in reader.read(table, ("job", place))]
-    notes.raise_any()
+    diagnostics.raise_any()
     return JobsFile(path=path, cluster=cluster, jobs=tuple(_numbered(jobs)))
 
 
 def read_job(table: Mapping[str, Any], path: Path, vocabulary: Vocabulary) -> JobTable:
     """Return the one job of a table, as if it stood in the file at `path`; raises JobsFileError with mistakes."""
-    notes = Diagnostics(path, "")
-    jobs = list(_JobReader(notes, vocabulary, vocabulary.engines[0]).read(table, ("job", 0)))
+    diagnostics = Diagnostics(path, "")
+    jobs = list(_JobReader(diagnostics, vocabulary, vocabulary.engines[0]).read(table, ("job", 0)))
     if len(jobs) > 1:
-        notes.add(("job", 0), f"the table stands for {len(jobs)} jobs", "give one, without a grid")
-    notes.raise_any()
+        diagnostics.add(("job", 0), f"the table stands for {len(jobs)} jobs", "give one, without a grid")
+    diagnostics.raise_any()
     return _numbered(jobs)[0]
 
 
@@ -85,22 +85,22 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
 class _JobReader:
     """Reads one job table after another."""
 
-    def __init__(self, notes: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
-        self._notes = notes
+    def __init__(self, diagnostics: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
+        self._diagnostics = diagnostics
         self._engine = engine
         #: The jobs that each name given in the file stands for: several for a grid.
         self._named: dict[str, list[str]] = {}
         self._taken: set[str] = set()
         self._count = 0
-        self._works = WorkReader(notes, vocabulary, engine)
+        self._works = WorkReader(diagnostics, vocabulary, engine)
 
     def read(self, table: Any, place: Place) -> Iterator[JobTable]:
-        """Yield the jobs that a table stands for: several where it has a grid, none where it has mistakes."""
+        """Yield the jobs of a table: several if the table has a grid, none if the table has mistakes."""
         if not isinstance(table, dict):
-            self._notes.add(place, f"a job is {described(table)}", "write jobs as [[job]] tables")
+            self._diagnostics.add(place, f"a job is {described(table)}", "write jobs as [[job]] tables")
             return
-        section = Section(table, place, self._notes)
-        before = len(self._notes)
+        section = Section(table, place, self._diagnostics)
+        before = len(self._diagnostics)
         options = self._options(section)
         name = options.pop("name", None)
         grid = self._grid(section)
@@ -108,7 +108,7 @@ class _JobReader:
             self._claim(name, len(grid), (*place, "name"))
         works = self._works.read(section, grid, options)
         section.close("a job")
-        if len(self._notes) == before:
+        if len(self._diagnostics) == before:
             names = _names(name or _usual_name(works[0]), len(works))
             for work, chosen, parameters in zip(works, names, grid, strict=True):
                 own = {key: value for key, value in table.items() if key in WORK_KEYS}
@@ -120,7 +120,7 @@ class _JobReader:
         """Take the name of a table, and those of the jobs that it stands for."""
         for claimed in _names(name, count):
             if claimed in self._taken:
-                self._notes.add(
+                self._diagnostics.add(
                     place, f"there is a job {claimed!r} already", "give each job a name of its own"
                 )
             self._taken.add(claimed)
@@ -141,7 +141,7 @@ class _JobReader:
         conflict = conflict_in(given)
         if conflict is not None:
             section.note(conflict.option, *conflict.parts)
-        folder = self._notes.path.parent
+        folder = self._diagnostics.path.parent
         for name in given.keys() & PATHS:
             given[name] = str((folder / Path(given[name]).expanduser()).resolve())
         if own is COMMAND:
@@ -175,7 +175,7 @@ class _JobReader:
                     return []
         self._count += prod(map(len, choices.values()))
         if self._count > MOST_JOBS:
-            self._notes.add(
+            self._diagnostics.add(
                 parameters.place, f"there are {self._count} jobs by now", f"give at most {MOST_JOBS}"
             )
             return []
@@ -188,7 +188,7 @@ def _names(name: str, count: int) -> list[str]:
 
 
 def _usual_name(work: Work) -> str:
-    """Return what a job is called whose owner gave it no name."""
+    """Return the default name of a job."""
     if isinstance(work, AlgorithmWork):
         return work.algorithm
     if isinstance(work, ProgramWork | FitWork):

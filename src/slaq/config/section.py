@@ -35,7 +35,7 @@ class Diagnostics:
         self._mistakes[Mistake(line=self._lines.of(place), found=found, remedy=remedy)] = None
 
     def add_error(self, place: Place, error: SlaqError) -> None:
-        """Note what an error says: what was found, and after the semicolon what to do."""
+        """Add an error whose message is what was found, a semicolon, and what to do."""
         found, _, remedy = str(error).partition("; ")
         self.add(place, found, remedy or "correct it")
 
@@ -52,27 +52,27 @@ class Diagnostics:
 class Section:
     """One table; a key that is not taken from it by the end is a mistake."""
 
-    def __init__(self, values: Mapping[str, Any], place: Place, notes: Diagnostics) -> None:
+    def __init__(self, values: Mapping[str, Any], place: Place, diagnostics: Diagnostics) -> None:
         self.values = dict(values)
         self._given = values
         self.place = place
-        self.notes = notes
+        self.diagnostics = diagnostics
         self._asked: list[str] = []
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
     def had(self, key: str) -> bool:
-        """Return whether the key was there, taken or not."""
+        """Return whether the table has the key."""
         return key in self._given
 
     def given(self, key: str) -> Any:
-        """Return the value of a key as it was, taken or not."""
+        """Return the value of a key in the table."""
         return self._given[key]
 
     def note(self, key: str, found: str, remedy: str) -> None:
         """Note a mistake at a key."""
-        self.notes.add((*self.place, key), found, remedy)
+        self.diagnostics.add((*self.place, key), found, remedy)
 
     def take(self, key: str, wanted: str, *types: type) -> Any:
         """Take the value of a key if it has one of the types; None for a missing key, or for a mistake."""
@@ -135,19 +135,19 @@ class Section:
         """Take one of the known names."""
         value = self.text(key, f"one of {', '.join(known)}")
         if value is not None and value not in known:
-            self.notes.add_error((*self.place, key), UnknownNameError(kind, value, known))
+            self.diagnostics.add_error((*self.place, key), UnknownNameError(kind, value, known))
             return None
         return value
 
     def path(self, key: str) -> Path | None:
         """Take a path, relative to the file's folder."""
         value = self.text(key, "a path, relative to this file")
-        return None if value is None else self.notes.path.parent / Path(value).expanduser()
+        return None if value is None else self.diagnostics.path.parent / Path(value).expanduser()
 
     def table(self, key: str, wanted: str) -> "Section | None":
         """Take a table within this one."""
         value = self.take(key, wanted, dict)
-        return None if value is None else Section(value, (*self.place, key), self.notes)
+        return None if value is None else Section(value, (*self.place, key), self.diagnostics)
 
     def pass_over(self, *keys: str) -> None:
         """Accept the keys, whatever their values are."""
@@ -158,7 +158,7 @@ class Section:
     def refuse(self, key: str, error: SlaqError) -> None:
         """Note the key as a mistake, if the table has it."""
         if self.values.pop(key, None) is not None:
-            self.notes.add_error((*self.place, key), error)
+            self.diagnostics.add_error((*self.place, key), error)
 
     def close(self, kind: str) -> None:
         """Note every key that is left as a mistake."""

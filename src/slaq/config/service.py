@@ -150,25 +150,25 @@ def read_settings(given: SettingsSources, known: AllowedNames) -> ServiceSetting
     """Return the settings; raises SettingsError with every mistake, its place and its remedy."""
     path = _usual_config(given.texts) if given.config is None else Path.cwd() / given.config.expanduser()
     text, values = _file(path, required=given.config is not None)
-    notes = _Notes(path, text, given.origins)
-    top = Section(values, (), notes)
+    diagnostics = _SettingsDiagnostics(path, text, given.origins)
+    top = Section(values, (), diagnostics)
     table = top.take("service", "a [service] table", dict) or {}
     said = {**table, **{name: SETTINGS[name].read(text) for name, text in given.texts.items()}}
-    reader = _Reader(Section(said, ("service",), notes), known)
+    reader = _Reader(Section(said, ("service",), diagnostics), known)
     service = reader.read()
     defaults = _limits(top.table("defaults", "a table [defaults]"), UserLimits(), "[defaults]")
     users = _users(top.table("users", "tables [users.NAME]"), defaults)
     top.close("a settings file")
-    notes.raise_any()
+    diagnostics.raise_any()
     home = service.pop("home", None) or _usual_home()
     service.setdefault("listen", home / "slaq.sock")
     if len(os.fsencode(service["listen"])) > LONGEST_SOCKET_PATH:
-        notes.add(
+        diagnostics.add(
             ("service", "listen"),
             f"the socket's path {service['listen']} is longer than {LONGEST_SOCKET_PATH} bytes",
             "name a shorter one: listen",
         )
-        notes.raise_any()
+        diagnostics.raise_any()
     return ServiceSettings(
         home=home, config=path if text else None, users=users, defaults=defaults, **service
     )
@@ -197,7 +197,7 @@ def _file(path: Path, *, required: bool) -> tuple[str, dict[str, Any]]:
         raise SettingsError([(str(path), found, "name another file, or correct its permissions")]) from None
 
 
-class _Notes(Diagnostics):
+class _SettingsDiagnostics(Diagnostics):
     """Collects mistakes with their place: a line of the file, a flag or a variable."""
 
     def __init__(self, path: Path, text: str, origins: Mapping[str, str]) -> None:
@@ -254,7 +254,7 @@ class _Reader:
             "keep_decisions": section.whole("keep_decisions", least=1),
         }
         section.close("[service]")
-        self._check_reach(given)
+        self._check_tls(given)
         return {name: value for name, value in given.items() if value is not None}
 
     def _group(self) -> str | None:
@@ -314,7 +314,7 @@ class _Reader:
             return None
         return size
 
-    def _check_reach(self, given: Mapping[str, Any]) -> None:
+    def _check_tls(self, given: Mapping[str, Any]) -> None:
         address, secured = given["tcp"], given["tls_cert"] is not None and given["tls_key"] is not None
         if address is not None and not address.loopback and not secured:
             self._section.note(

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def _number(text: str) -> float | str:
-    # What is no number stays a text, so that one place tells what was found and what is wanted.
+    # Invalid numbers stay text, so that one validator reports them.
     with contextlib.suppress(ValueError):
         return float(text)
     return text

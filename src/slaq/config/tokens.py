@@ -28,7 +28,7 @@ _HEAD = "# Tokens of slaq, as hashes; `slaq token` makes and removes them. The s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One token as the file keeps it: whose it is and its hash, but not the secret."""
+    """One token as stored in the file: its user and the hash of its secret."""
 
     name: str
     user: str
@@ -89,7 +89,7 @@ def remove_token(path: Path, name: str) -> Token:
 
 
 def read_tokens(path: Path) -> list[Token]:
-    """Return the tokens of the file, none where there is no file; raises SettingsError with every mistake."""
+    """Return the tokens of the file; an empty list if there is no file. Raises SettingsError with every mistake."""
     try:
         if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             found = "other users can write the file, and so give themselves access"
@@ -99,17 +99,17 @@ def read_tokens(path: Path) -> list[Token]:
         return []
     except JobsFileError as error:
         raise _as_settings(error) from None
-    notes = Diagnostics(path, text)
-    top = Section(values, (), notes)
+    diagnostics = Diagnostics(path, text)
+    top = Section(values, (), diagnostics)
     tables = top.take("token", "tables [[token]]", list) or []
-    tokens = [_read(Section(table, ("token", index), notes)) for index, table in enumerate(tables)]
+    tokens = [_read(Section(table, ("token", index), diagnostics)) for index, table in enumerate(tables)]
     top.close("a file of tokens")
     names = [token.name for token in tokens]
     for index, name in enumerate(names):
         if name in names[:index]:
-            notes.add(("token", index, "name"), f"there are two tokens {name!r}", "rename one of them")
+            diagnostics.add(("token", index, "name"), f"there are two tokens {name!r}", "rename one of them")
     try:
-        notes.raise_any()
+        diagnostics.raise_any()
     except JobsFileError as error:
         raise _as_settings(error) from None
     return tokens

@@ -1,4 +1,4 @@
-"""What a jobs file says, as values: the cluster, the jobs with their work and options, and the names it may use."""
+"""The contents of a jobs file as values: the cluster, the jobs with their work and options, the known names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Data = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTable:
-    """What the file says about the cluster; None where it says nothing."""
+    """The [cluster] table of the file; None for a key that is not given."""
 
     engine: str | None = None
     #: Of a Spark application.

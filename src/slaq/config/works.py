@@ -36,18 +36,18 @@ T = TypeVar("T")
 class WorkReader:
     """Reads the work of one job after another; data that several jobs name is loaded once."""
 
-    def __init__(self, notes: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
-        self._notes = notes
+    def __init__(self, diagnostics: Diagnostics, vocabulary: Vocabulary, engine: str) -> None:
+        self._diagnostics = diagnostics
         self._vocabulary = vocabulary
         self._engine = engine
         self._load = cache(_loaded)
 
     def read(self, section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
-        """Return the work with each combination of parameters; less of it where there are mistakes."""
+        """Return the work for each combination of parameters; combinations with mistakes are left out."""
         chosen = [key for key in WORKS if key in section]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "neither algorithm, program, fit nor command"
-            self._notes.add(section.place, f"this job has {found}", "give exactly one of them")
+            self._diagnostics.add(section.place, f"this job has {found}", "give exactly one of them")
             section.pass_over(*WORKS, *DATA_KEYS)
             return []
         if chosen == ["fit"]:
@@ -81,12 +81,12 @@ class WorkReader:
 
     def _made(self, name: str, recipe: Recipe, parameters: dict[str, Any], section: Section) -> Any:
         """Return the algorithm with the parameters, or None where they have mistakes."""
-        inner = Section(parameters, (*section.place, "parameters"), self._notes)
+        inner = Section(parameters, (*section.place, "parameters"), self._diagnostics)
         sound = True
         for key, value in parameters.items():
             if key not in recipe.names:
                 error = UnknownNameError(f"hyperparameter of {name}", key, recipe.names)
-                self._notes.add_error((*inner.place, key), error)
+                self._diagnostics.add_error((*inner.place, key), error)
                 sound = False
                 continue
             # Alone, so that each mistake is told at its own line.
@@ -96,7 +96,7 @@ class WorkReader:
         try:
             return recipe.make(parameters)
         except SlaqError as error:
-            self._notes.add_error(inner.place, error)
+            self._diagnostics.add_error(inner.place, error)
             return None
 
     def _sound(self, section: Section, key: str, make: Callable[[], object]) -> bool:
@@ -107,7 +107,7 @@ class WorkReader:
                 section.note(key, f"{key} is {error.found!r}", f"give {error.expected}")
                 return False
         except SlaqError as error:
-            self._notes.add_error((*section.place, key), error)
+            self._diagnostics.add_error((*section.place, key), error)
             return False
         return True
 
@@ -127,14 +127,14 @@ class WorkReader:
         grid: list[dict[str, Any]],
         before: tuple[str, ...] = ("a context",),
     ) -> list[Callable[..., Any]]:
-        """Return the function with each combination of parameters filled in; none where it has mistakes."""
+        """Return the function with each combination of parameters; an empty list if there are mistakes."""
         place = (*section.place, key)
         try:
-            function = import_program(reference, self._notes.path.parent.resolve())
+            function = import_program(reference, self._diagnostics.path.parent.resolve())
             place = (*section.place, "parameters")
             return [with_parameters(function, parameters, before) for parameters in grid]
         except ProgramError as error:
-            self._notes.add(place, error.found, error.remedy)
+            self._diagnostics.add(place, error.found, error.remedy)
             return []
 
     def _fits(self, section: Section, grid: list[dict[str, Any]]) -> list[Work]:
@@ -161,18 +161,18 @@ class WorkReader:
                 section.note(
                     "target", "target names a column of a file, and this data is generated", "remove it"
                 )
-            source = _generated(Section(value, (*section.place, "data"), self._notes))
+            source = _generated(Section(value, (*section.place, "data"), self._diagnostics))
         else:
-            source = FileSource(path=self._notes.path.parent / Path(value).expanduser(), target=target)
+            source = FileSource(path=self._diagnostics.path.parent / Path(value).expanduser(), target=target)
         loaded = None if source is None else self._load(source)
         if isinstance(loaded, DataError):
-            self._notes.add_error((*section.place, "data"), loaded)
+            self._diagnostics.add_error((*section.place, "data"), loaded)
             return None
         return loaded
 
 
 def option_set(section: Section, engine: str) -> OptionSet[Any] | None:
-    """Return the options that a job takes; None where it does not say what it does."""
+    """Return the options that a job takes; None if the table does not say what the job runs."""
     chosen = [key for key in WORKS if key in section]
     if len(chosen) != 1:
         return None
@@ -197,10 +197,10 @@ def _targets_remedy(section: Section) -> str:
 
 
 def _generated(section: Section) -> GeneratedSource | None:
-    before = len(section.notes)
+    before = len(section.diagnostics)
     kind = section.choice("generate", "generator", tuple(GENERATORS))
     if kind is None and not section.had("generate"):
-        section.notes.add(
+        section.diagnostics.add(
             section.place, "data is a table without generate", 'give {generate = "classification"}'
         )
     groups = {"blobs": 8, "documents": 10}.get(kind or "", 2)
@@ -213,11 +213,11 @@ def _generated(section: Section) -> GeneratedSource | None:
         seed=_or(section.whole("seed", least=0), 0),
     )
     section.close("generated data")
-    if len(section.notes) == before and source.rows * source.features > LARGEST:
+    if len(section.diagnostics) == before and source.rows * source.features > LARGEST:
         section.note(
             "rows", f"there are {source.rows} x {source.features} numbers", f"give at most {LARGEST}"
         )
-    return None if len(section.notes) > before else source
+    return None if len(section.diagnostics) > before else source
 
 
 def _or(value: T | None, usual: T) -> T:

@@ -11,7 +11,7 @@ from slaq.core.allocation import Allocation, Candidates, Grant
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
-from slaq.core.forecaster import Outlook
+from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, concave, gains, unit_grid
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
@@ -46,7 +46,7 @@ class Appraisal:
     capacity: int
     candidates: Candidates
     #: At horizon 0 and at each of HORIZONS; zero for jobs without a loss.
-    outlook: Outlook
+    forecasts: ForecastTable
     #: Whether the job has reported a loss.
     heard: Booleans
     diverged: Booleans
@@ -90,9 +90,9 @@ class Appraiser:
         iterations, cpu = self._iterations(roster, rows, grid, capacity)
         # Forecasts count strides of iterations.
         iterations /= roster.stride[rows, None]
-        outlook = self.outlook(roster, rows)
-        level, fall = outlook.level, outlook.fall
-        fall_now = self._believed(roster, rows, outlook)
+        forecasts = self.forecasts(roster, rows)
+        level, fall = forecasts.level, forecasts.fall
+        fall_now = self._believed(roster, rows, forecasts)
         gain = concave(gains(fall_now, iterations), grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
@@ -121,7 +121,7 @@ class Appraiser:
             owner=roster.owner[rows],
             owner_credit=np.array(roster.owner_credit) * self.units_per_core,
             seconds_left=roster.deadline[rows] - now,
-            needed=needed_cores(roster, rows, outlook, cpu, np.minimum(roster.most[rows], cores), now)
+            needed=needed_cores(roster, rows, forecasts, cpu, np.minimum(roster.most[rows], cores), now)
             * self.units_per_core,
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
@@ -130,7 +130,7 @@ class Appraiser:
             rows=rows,
             capacity=capacity,
             candidates=candidates,
-            outlook=outlook,
+            forecasts=forecasts,
             heard=roster.observed[rows] > 0,
             diverged=roster.diverged[rows],
             cpu=cpu,
@@ -177,11 +177,11 @@ class Appraiser:
         seconds = roster.runtime.seconds(rows, cpu, cores)
         return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
 
-    def _believed(self, roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+    def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""
-        hoped = outlook.fall + self.optimism * np.maximum(outlook.below - outlook.below[:, :1], 0.0)
+        hoped = forecasts.fall + self.optimism * np.maximum(forecasts.below - forecasts.below[:, :1], 0.0)
         target = roster.target[rows]
-        reached = np.minimum(outlook.level, roster.best[rows])
+        reached = np.minimum(forecasts.level, roster.best[rows])
         wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
         hoped = np.minimum(hoped, wanted[:, None])
         extent = self.extent(roster, rows)[:, None]
@@ -196,15 +196,15 @@ class Appraiser:
             return np.asarray(roster.largest_fall[rows])
         return np.asarray(roster.worst[rows] - roster.best[rows])
 
-    def outlook(self, roster: Roster, rows: Integers) -> Outlook:
-        """Return the outlook at horizon 0 and at each of HORIZONS; zero for jobs without a loss."""
+    def forecasts(self, roster: Roster, rows: Integers) -> ForecastTable:
+        """Return the forecasts at horizon 0 and at each of HORIZONS; zero for jobs without a loss."""
         level = np.zeros(len(rows))
         fall, below, above = np.zeros((3, len(rows), len(HORIZONS) + 1))
         heard = roster.observed[rows] > 0
-        known = roster.forecaster.outlook(rows[heard], (0.0, *HORIZONS))
+        known = roster.forecaster.forecasts(rows[heard], (0.0, *HORIZONS))
         level[heard], fall[heard] = known.level, known.fall
         below[heard], above[heard] = known.below, known.above
-        return Outlook(level=level, fall=fall, below=below, above=above)
+        return ForecastTable(level=level, fall=fall, below=below, above=above)
 
 
 def explain(
@@ -218,11 +218,12 @@ def explain(
     less, gained, more = at_units(candidates.grid, candidates.gain, around).T
 
     # Falls and half-intervals after these iterations, in one pass.
-    outlook = appraisal.outlook
-    tables = np.stack((outlook.fall, outlook.below, outlook.above)).reshape(-1, len(HORIZONS) + 1)
-    ahead = gains(tables[:, 1:] - tables[:, :1], np.tile(done, 3)[:, None])[:, 0] + tables[:, 0]
-    fall, below, above = ahead.reshape(3, -1)
-    mean = np.where(appraisal.heard, outlook.level - fall, np.nan)
+    forecasts = appraisal.forecasts
+    tables = np.stack((forecasts.fall, forecasts.below, forecasts.above))
+    fall, below, above = (
+        gains(tables[..., 1:] - tables[..., :1], done[None, :, None])[..., 0] + tables[..., 0]
+    )
+    mean = np.where(appraisal.heard, forecasts.level - fall, np.nan)
     return Decision(
         epoch=epoch,
         time=time,
@@ -238,7 +239,7 @@ def explain(
         expected_high=mean + above,
         diverged=appraisal.diverged,
         seconds=seconds,
-        level=outlook.level,
+        level=forecasts.level,
         last=gained - less,
         weight=candidates.weight,
         fair_share=allocation.fair_share * unit,

@@ -9,7 +9,7 @@ from typing_extensions import override
 from slaq.core.arrays import Floats, Integers
 from slaq.core.curves import WINDOW
 from slaq.core.errors import UnknownNameError
-from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
+from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
 
 #: The paper's exponential weighting of past losses.
 PAPER_DECAY = 0.8
@@ -46,11 +46,11 @@ class LastLoss(Rows, Forecaster):
         self.bends[rows] += 1
 
     @override
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+    def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
         last = self.window[rows, -1]
         fall = self.falls(rows, np.array(horizons))
         deviation = np.sqrt(np.mean(self._changes(rows) ** 2, axis=1))[:, None] * np.sqrt(horizons)
-        return Outlook(level=last, fall=fall, below=NORMAL_80 * deviation, above=NORMAL_80 * deviation)
+        return ForecastTable(level=last, fall=fall, below=NORMAL_80 * deviation, above=NORMAL_80 * deviation)
 
     def falls(self, rows: Integers, horizons: Floats) -> Floats:
         """Return the fall forecast for each row and horizon."""
@@ -146,7 +146,7 @@ class WeightedFit(LastLoss):
                 raise UnknownNameError("family of curves", family, _FAMILIES)
 
     @override
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+    def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
         times = np.array([0.0, *horizons])
         window = self.window[rows]
         counts = self.count[rows]
@@ -161,4 +161,4 @@ class WeightedFit(LastLoss):
                 path[members[better]] = paths[better]
         deviation = NORMAL_80 * np.sqrt(np.where(np.isfinite(best), best, 0.0))[:, None] * np.sqrt(horizons)
         fall = np.maximum.accumulate(np.maximum(path[:, :1] - path[:, 1:], 0.0), axis=1)
-        return Outlook(level=path[:, 0], fall=fall, below=deviation, above=deviation)
+        return ForecastTable(level=path[:, 0], fall=fall, below=deviation, above=deviation)

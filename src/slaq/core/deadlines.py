@@ -3,7 +3,7 @@
 import numpy as np
 
 from slaq.core.arrays import Floats, Integers
-from slaq.core.forecaster import Outlook
+from slaq.core.forecaster import ForecastTable
 from slaq.core.roster import Roster
 from slaq.core.trajectories import OUT_OF_REACH, chances, strides_for, strides_to_target
 
@@ -12,7 +12,7 @@ LIKELY = 0.8
 
 
 def needed_cores(
-    roster: Roster, rows: Integers, outlook: Outlook, cpu: Floats, most: Floats, now: float
+    roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats, most: Floats, now: float
 ) -> Floats:
     """Return the fewest cores that make each job's target likely if held until its deadline.
 
@@ -26,7 +26,7 @@ def needed_cores(
     if not len(dated):
         return needed
     rows, cpu, most = rows[dated], cpu[dated], most[dated]
-    strides = strides_to_target(roster, rows, outlook.take(dated))
+    strides = strides_to_target(roster, rows, forecasts.take(dated))
     left = (roster.deadline[rows] - now).clip(0.0, None)
     stride = roster.stride[rows].astype(np.float64)
     fastest = roster.runtime.steady_seconds(rows, cpu, most[:, None])[:, 0] * stride

@@ -452,7 +452,7 @@ class UnreachableError(SlaqError):
         self.reason = reason
         super().__init__(
             f"no service answers at {address} ({reason}); start one with `slaq serve`, "
-            "or put the address of another into SLAQ_URL"
+            "or set SLAQ_URL to another service's address"
         )
 
 

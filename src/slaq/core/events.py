@@ -18,7 +18,7 @@ class LossObserved:
     #: Other numbers reported with the loss.
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
     #: The byte offset, in the job's reports, at which this loss ends; None if offsets are not tracked.
-    reach: int | None = None
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

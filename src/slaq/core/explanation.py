@@ -25,7 +25,7 @@ class PolicyRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlooks:
+class JobProspects:
     """When a job is expected to reach 90%, 95% and its target with the cores it usually holds."""
 
     #: The share of the whole reduction reached so far.
@@ -96,7 +96,7 @@ class Explanation:
     owner_share: float | None
     owner_cores: float | None
     rival: Rival | None
-    prospects: Outlooks | None
+    prospects: JobProspects | None
     #: Sentences on why the job does not hold more cores.
     reasons: tuple[str, ...]
 
@@ -164,7 +164,7 @@ def explain_job(
         owner_share=float(decision.owner_share[owner]) if shared else None,
         owner_cores=float(decision.cores[decision.owner == owner].sum()) if shared else None,
         rival=_rival(decision, row),
-        prospects=None if prospects is None else _outlooks(prospects, row),
+        prospects=None if prospects is None else _job_prospects(prospects, row),
         reasons=(),
     )
     return replace(explanation, reasons=tuple(_reasons(explanation, decision, row, policy)))
@@ -204,9 +204,9 @@ def _rival(decision: Decision, row: int) -> Rival | None:
     )
 
 
-def _outlooks(prospects: Prospects, row: int) -> Outlooks:
+def _job_prospects(prospects: Prospects, row: int) -> JobProspects:
     to_90, to_95 = (_finite(seconds) for seconds in prospects.seconds_to[row].tolist())
-    return Outlooks(
+    return JobProspects(
         reduction=float(prospects.reduction[row]),
         seconds_to_90=to_90,
         seconds_to_95=to_95,
@@ -292,10 +292,10 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield f"{reason[:1].upper()}{reason[1:]}."
     yield f"Its fair share would be {_cores(e.fair_share)}; its guarantee is {_cores(e.guarantee)}."
     if e.prospects is not None:
-        yield from _outlook_sentences(e.prospects)
+        yield from _prospect_sentences(e.prospects)
 
 
-def _outlook_sentences(o: Outlooks) -> Iterator[str]:
+def _prospect_sentences(o: JobProspects) -> Iterator[str]:
     yield f"The loss has fallen by {o.reduction:.1%} of its whole predicted fall."
     for share, seconds in ((90, o.seconds_to_90), (95, o.seconds_to_95)):
         if seconds is None:

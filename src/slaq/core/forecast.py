@@ -10,7 +10,7 @@ from slaq.core import curves, evidence
 from slaq.core.arrays import Floats, Integers
 from slaq.core.baselines import LastLoss, Strawman, WeightedFit
 from slaq.core.errors import ForecastError, UnknownNameError
-from slaq.core.forecaster import Forecaster, Outlook, Rows, halved, pushed
+from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
 
 #: Rows processed together: few enough that their arrays fit into the processor's cache.
 CHUNK = 1024
@@ -85,14 +85,14 @@ class CurveForecaster(Rows, Forecaster):
         self._fit(rows)
 
     @override
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+    def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
         parts = [
-            self._outlook(rows[start : start + CHUNK], horizons)
+            self._forecasts(rows[start : start + CHUNK], horizons)
             for start in range(0, max(len(rows), 1), CHUNK)
         ]
         if len(parts) == 1:
             return parts[0]
-        return Outlook(
+        return ForecastTable(
             level=np.concatenate([part.level for part in parts]),
             fall=np.concatenate([part.fall for part in parts]),
             below=np.concatenate([part.below for part in parts]),
@@ -202,7 +202,7 @@ class CurveForecaster(Rows, Forecaster):
             weight /= weight.sum(axis=1, keepdims=True)
         self.weight[rows] = weight
 
-    def _outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
+    def _forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
         weight, level, slope = self.weight[rows], self.level[rows], self.slope[rows]
         bends = weight * slope
         mean_level = np.einsum("rc,rc->r", weight, level)
@@ -221,7 +221,7 @@ class CurveForecaster(Rows, Forecaster):
         terms = (miss * noise, miss * (1.0 - noise) * np.sqrt(horizons), spread, fall)
         below = unknown + sum(width * term for width, term in zip(WIDTH_BELOW, terms, strict=True))
         above = unknown + sum(width * term for width, term in zip(WIDTH_ABOVE, terms, strict=True))
-        return Outlook(level=last + mean_level, fall=fall, below=below, above=above)
+        return ForecastTable(level=last + mean_level, fall=fall, below=below, above=above)
 
 
 def _applied(factors: Floats, table: Floats, counts: Integers) -> Floats:
@@ -313,9 +313,9 @@ def forecast(
         if forecaster.bends[0] > bends:
             restarts.append(previous)  # this loss confirms that the previous one was a bend
         previous = place
-    outlook = forecaster.outlook(row, tuple(float(step) for step in steps))
-    mean = outlook.mean[0]
-    ends = np.stack((mean, mean - outlook.below[0], mean + outlook.above[0]))
+    forecasts = forecaster.forecasts(row, tuple(float(step) for step in steps))
+    mean = forecasts.mean[0]
+    ends = np.stack((mean, mean - forecasts.below[0], mean + forecasts.above[0]))
     most = np.finfo(float).max
     mean, low, high = np.clip(ends, -most / size, most / size) * size if size > 1 else ends * size
     return Forecast(

@@ -10,7 +10,7 @@ from slaq.core.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class ForecastTable:
     """The forecasts of some jobs in their own loss: one row per job, one column per horizon."""
 
     #: The present loss, smoothed by the forecaster.
@@ -26,9 +26,9 @@ class Outlook:
         """The forecast loss."""
         return self.level[:, None] - self.fall
 
-    def take(self, jobs: Integers) -> "Outlook":
-        """Return the outlook of these jobs only."""
-        return Outlook(
+    def take(self, jobs: Integers) -> "ForecastTable":
+        """Return the forecasts of these jobs only."""
+        return ForecastTable(
             level=self.level[jobs], fall=self.fall[jobs], below=self.below[jobs], above=self.above[jobs]
         )
 
@@ -36,7 +36,7 @@ class Outlook:
 class Forecaster(Protocol):
     """Forecasts many jobs at once, one row per job.
 
-    Scaling or shifting a job's losses scales or shifts its outlook in the same way. Every number is finite for
+    Scaling or shifting a job's losses scales or shifts its forecasts in the same way. Every number is finite for
     any finite losses. The cost of a job does not depend on the length of its history.
     """
 
@@ -70,8 +70,8 @@ class Forecaster(Protocol):
         """Replace every two losses by their mean; later losses are means of equally many iterations."""
         ...
 
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
-        """Return the outlook at these horizons (in iterations) of rows that have at least one loss."""
+    def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
+        """Return the forecasts at these horizons (in iterations) of rows that have at least one loss."""
         ...
 
 

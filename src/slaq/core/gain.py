@@ -26,15 +26,16 @@ def unit_grid(limit: int) -> Integers:
 def gains(falls: Floats, iterations: Floats) -> Floats:
     """Return the fall after these iterations: shape (jobs, points) from (jobs, horizons) and (jobs, points).
 
+    Several tables of falls, stacked in front, are read at the same iterations.
     Falls that are concave over iterations, and iterations that are concave over units, give gains that are
     concave over units. `concave` removes the exceptions due to rounding or to a forecast that is not quite convex.
     """
-    table = np.concatenate((np.zeros((len(falls), 1)), falls), axis=1)
+    table = np.concatenate((np.zeros((*falls.shape[:-1], 1)), falls), axis=-1)
     place = np.clip(np.searchsorted(KNOTS, iterations, side="right") - 1, 0, len(KNOTS) - 2)
     low, high = KNOTS[place], KNOTS[place + 1]
     share = np.minimum((iterations - low) / (high - low), 1.0)
-    start = np.take_along_axis(table, place, axis=1)
-    stop = np.take_along_axis(table, place + 1, axis=1)
+    start = np.take_along_axis(table, place, axis=-1)
+    stop = np.take_along_axis(table, place + 1, axis=-1)
     return np.asarray(start + share * (stop - start))
 
 

@@ -8,8 +8,8 @@ from slaq.core.appraisal import Appraisal
 from slaq.core.arrays import Booleans, Floats
 from slaq.core.roster import Roster
 from slaq.core.trajectories import (
-    COURSES,
     OUT_OF_REACH,
+    TRAJECTORIES,
     chances,
     reductions,
     strides_to_shares,
@@ -43,23 +43,23 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
 
     More cores, or more time, never lower a chance.
     """
-    rows, outlook, candidates = appraisal.rows, appraisal.outlook, appraisal.candidates
+    rows, forecasts, candidates = appraisal.rows, appraisal.forecasts, appraisal.candidates
     most = np.minimum(candidates.max_units, appraisal.capacity) * candidates.unit
     pace = np.stack((np.minimum(cores, most), most), axis=1)
     seconds = roster.runtime.steady_seconds(rows, appraisal.cpu, pace) * roster.stride[rows, None]
-    expected = strides_to_shares(roster, rows, outlook, SHARES)
-    strides = np.full((len(rows), COURSES), np.nan)
+    expected = strides_to_shares(roster, rows, forecasts, SHARES)
+    strides = np.full((len(rows), TRAJECTORIES), np.nan)
     aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.stop_at[rows])).nonzero()[0]
-    strides[aimed] = strides_to_target(roster, rows[aimed], outlook.take(aimed))
+    strides[aimed] = strides_to_target(roster, rows[aimed], forecasts.take(aimed))
     left = candidates.seconds_left.clip(0.0, None)[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         chance = chances(strides, np.nan_to_num(left / seconds, nan=0.0, posinf=np.finfo(float).max))
-    middle = strides[:, COURSES // 2 - 1 : COURSES // 2 + 1].mean(axis=1)
+    middle = strides[:, TRAJECTORIES // 2 - 1 : TRAJECTORIES // 2 + 1].mean(axis=1)
     chance[(left[:, 0] <= 0) & (chance[:, 0] < 1)] = 0.0
     dated = np.isfinite(left[:, 0])
     return Prospects(
         ids=candidates.ids,
-        reduction=reductions(roster, rows, outlook),
+        reduction=reductions(roster, rows, forecasts),
         seconds_to=_times(expected, seconds[:, :1]),
         seconds_to_target=_times(middle[:, None], seconds[:, :1])[:, 0],
         chance=np.where(dated, chance[:, 0], np.nan),

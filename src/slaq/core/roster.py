@@ -231,7 +231,7 @@ class Roster(Rows):
         return self._said[job_id].bounded_by(asked) if job_id in self._said else asked
 
     def said(self, job_id: str) -> Demand | None:
-        """Return what a running job last said it can use; None where it said nothing."""
+        """Return the demand that a running job last reported; None if it reported none."""
         return self._said.get(job_id)
 
     def dump(self) -> bytes:

@@ -116,19 +116,19 @@ def round_with_credit(
     part = promised - whole
     lower = whole.astype(np.int64)
     room = capacity - int(lower.sum())
-    claim = (credit + part).round(DECIMALS)
+    owed = (credit + part).round(DECIMALS)
     live = part > 0
     dust = 1e-6 + part.size * 10.0**-DECIMALS
-    owed = float(part.sum()) + max(float(credit @ live), 0.0)
-    count = min(int(owed + dust), room, int(np.count_nonzero(live)))
+    in_all = float(part.sum()) + max(float(credit @ live), 0.0)
+    count = min(int(in_all + dust), room, int(np.count_nonzero(live)))
     if count > 0:
         due = np.full_like(part, np.inf)
-        np.divide(1.0 - claim, part, out=due, where=live)
-        due += NOT_YET * (claim <= 0)
+        np.divide(1.0 - owed, part, out=due, where=live)
+        due += NOT_YET * (owed <= 0)
         up = first(due, order, count)
         lower[up] += 1
-        claim[up] -= 1
-    return lower, claim.clip(-1.0, 1.0)
+        owed[up] -= 1
+    return lower, owed.clip(-1.0, 1.0)
 
 
 def first(key: Floats, order: Integers, count: int) -> Integers:
@@ -177,6 +177,6 @@ def spread(candidates: Candidates, units: Integers, credit: Floats, capacity: in
         rest = total - int(units.sum())
         if rest > 0:
             part = share - units
-            claim = np.where(part > 0, (part + credit).round(DECIMALS), -np.inf)
-            units[first(-claim, candidates.order, rest)] += 1
+            owed = np.where(part > 0, (part + credit).round(DECIMALS), -np.inf)
+            units[first(-owed, candidates.order, rest)] += 1
     return units

@@ -1,9 +1,9 @@
-"""The possible future courses of a job's loss, all equally likely, and when each of them reaches a target.
+"""The possible futures of a job's loss, all equally likely, and when each of them reaches a target.
 
-A forecast is a mean with an 80% interval at every horizon. It is turned into courses: one for each of COURSES
-quantiles of a normal distribution, scaled on either side of the mean to match the interval. A course keeps its
-quantile at all horizons: a job that does better than forecast goes on doing so. The times at which the courses
-reach the target are the distribution of the time to the target.
+A forecast is a mean with an 80% interval at every horizon. It becomes TRAJECTORIES trajectories: one for each of as
+many quantiles of a normal distribution, scaled on either side of the mean to match the interval. Each keeps
+its quantile at all horizons: a job that does better than forecast goes on doing so. The times at which they reach
+the target are the distribution of the time to the target.
 """
 
 from statistics import NormalDist
@@ -11,12 +11,12 @@ from statistics import NormalDist
 import numpy as np
 
 from slaq.core.arrays import Booleans, Floats, Integers
-from slaq.core.forecaster import Outlook
+from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import KNOTS, gains
 from slaq.core.roster import STOP_AT, Roster
 
-#: The number of courses.
-COURSES = 16
+#: The number of trajectories.
+TRAJECTORIES = 16
 #: A target with a lower probability is out of reach: it lies below the 80% interval.
 OUT_OF_REACH = 0.1
 #: The end of a loss curve is its forecast at a horizon of this many times the losses so far, limited to the
@@ -28,66 +28,68 @@ START_POWER = 0.7
 START_SPREAD = 1.5
 
 #: Whether a share of the whole reduction is reached depends on the end of the curve as forecast at that time. On
-#: courses that fall less than forecast, that end is higher than the present forecast by this many times the
+#: trajectories that fall less than forecast, that end is higher than the present forecast by this many times the
 #: difference; on the others it is the same. `benchmarks/prospect_calibration.py` compares probabilities with
 #: outcomes.
 SHALLOWER = 0.5
 
-#: The courses as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
-_QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / COURSES) for i in range(COURSES)])
+#: The trajectories as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
+_QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / TRAJECTORIES) for i in range(TRAJECTORIES)])
 _QUANTILES_80: Floats = _QUANTILES / NormalDist().inv_cdf(0.9)
 # A target counts as reached within this share of the distance to it.
 _TOLERANCE = 1e-9
 
 
-def ends(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def ends(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the forecast end of each job's loss curve, or the best loss so far if that is lower."""
     reach = FORESIGHT * roster.observed[rows] / np.maximum(roster.stride[rows], 1)
-    fall = gains(outlook.fall[:, 1:], reach[:, None])[:, 0]
-    return np.minimum(outlook.level - fall, roster.best[rows])
+    fall = gains(forecasts.fall[:, 1:], reach[:, None])[:, 0]
+    return np.minimum(forecasts.level - fall, roster.best[rows])
 
 
-def reductions(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the share of its forecast whole reduction that each job has reached.
 
     The whole reduction is from the first loss to the target loss, else to the forecast end. The share is 0 for
     jobs with fewer than two losses, and for jobs whose loss has not fallen yet.
     """
-    whole = _whole(roster, rows, outlook)
+    whole = _whole(roster, rows, forecasts)
     known = _foreseen(roster, rows) & (whole > 0)
     fallen = roster.first[rows] - roster.best[rows]
     made = np.divide(fallen, whole, out=np.zeros(len(rows)), where=known).clip(0.0, 1.0)
     return np.where(_at_target_loss(roster, rows), 1.0, made)
 
 
-def strides_to_shares(roster: Roster, rows: Integers, outlook: Outlook, shares: tuple[float, ...]) -> Floats:
+def strides_to_shares(
+    roster: Roster, rows: Integers, forecasts: ForecastTable, shares: tuple[float, ...]
+) -> Floats:
     """Return the strides expected until each share of the whole reduction is reached: (jobs, shares).
 
     0 if it is reached, infinite if the forecast does not reach it, NaN for jobs with fewer than two losses or
     without a reduction.
     """
-    whole = _whole(roster, rows, outlook)
+    whole = _whole(roster, rows, forecasts)
     goal = roster.first[rows, None] - np.array(shares) * whole[:, None]
-    path = np.minimum.accumulate(outlook.mean, axis=1)
+    path = np.minimum.accumulate(forecasts.mean, axis=1)
     strides = _crossings(path[:, None, :], goal, whole[:, None])
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
-    strides[reductions(roster, rows, outlook)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
+    strides[reductions(roster, rows, forecasts)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
     return strides
 
 
-def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
-    """Return the strides until each job's target is reached, ascending over its courses: (jobs, COURSES).
+def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
+    """Return the strides until each job's target is reached, ascending over its trajectories: (jobs, TRAJECTORIES).
 
     The target is the target loss, else the share `stop_at` of the whole reduction. 0 if the target is reached;
-    infinite on courses that never reach it, and for jobs that diverged; NaN for jobs without a target.
+    infinite on trajectories that never reach it, and for jobs that diverged; NaN for jobs without a target.
     """
     first, target, stop_at = roster.first[rows], roster.target[rows], roster.stop_at[rows]
     apart = _QUANTILES_80[:, None]
-    half = np.where(apart > 0, outlook.below[:, None, :], outlook.above[:, None, :])
-    paths = np.minimum.accumulate(outlook.mean[:, None, :] - apart * half, axis=2)
-    # A course that ends above the best loss so far has already reached its whole reduction.
-    higher = np.maximum(paths[:, :, -1] - outlook.mean[:, None, -1], 0.0)
-    end = np.minimum(ends(roster, rows, outlook)[:, None] + SHALLOWER * higher, roster.best[rows, None])
+    half = np.where(apart > 0, forecasts.below[:, None, :], forecasts.above[:, None, :])
+    paths = np.minimum.accumulate(forecasts.mean[:, None, :] - apart * half, axis=2)
+    # A trajectory that ends above the best loss so far has already reached its whole reduction.
+    higher = np.maximum(paths[:, :, -1] - forecasts.mean[:, None, -1], 0.0)
+    end = np.minimum(ends(roster, rows, forecasts)[:, None] + SHALLOWER * higher, roster.best[rows, None])
     to_share = first[:, None] - stop_at[:, None] * (first[:, None] - end)
     goal = np.where(np.isnan(target)[:, None], to_share, target[:, None])
     strides = _crossings(paths, goal, first[:, None] - goal)
@@ -98,7 +100,7 @@ def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Float
     strides[fresh] = _start(stop_at[fresh])
     strides[roster.diverged[rows]] = np.inf
     share = np.where(np.isnan(target), stop_at, 1.0)
-    strides[reductions(roster, rows, outlook) >= share - _TOLERANCE] = 0.0
+    strides[reductions(roster, rows, forecasts) >= share - _TOLERANCE] = 0.0
     strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
     return strides
 
@@ -106,8 +108,9 @@ def strides_to_target(roster: Roster, rows: Integers, outlook: Outlook) -> Float
 def chances(strides: Floats, available: Floats) -> Floats:
     """Return the probability that the available strides suffice: shape (jobs, points).
 
-    `strides` has shape (jobs, COURSES), `available` has shape (jobs, points). The probability is linear between
-    two courses, and approaches the share of the courses that reach the target. It never falls with more strides.
+    `strides` has shape (jobs, TRAJECTORIES), `available` has shape (jobs, points). The probability is linear
+    between two trajectories, and approaches the share of those that reach the target. It never falls with more
+    strides.
     NaN for jobs without a target.
     """
     count = np.count_nonzero(strides[:, :, None] <= available[:, None, :], axis=1)
@@ -118,12 +121,12 @@ def chances(strides: Floats, available: Floats) -> Floats:
     after = np.take_along_axis(padded, count + 1, axis=1)
     between = np.isfinite(after) & (after > before)
     part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
-    # The first course is at the middle of its quantile range, so the step to it is half a step.
+    # The first trajectory is at the middle of its quantile range, so the step to it is half a step.
     step = np.where(count == 0, 0.5, 1.0)
     inside = np.maximum(count - 0.5, 0.0) + step * part
     late = np.divide(before, available, out=np.zeros_like(available), where=available > 0)
     beyond = count - 0.5 * np.where(count > 0, late, 0.0)
-    chance: Floats = np.where(between, inside, beyond) / COURSES
+    chance: Floats = np.where(between, inside, beyond) / TRAJECTORIES
     chance[(strides[:, 0] == 0.0) & (strides[:, -1] == 0.0)] = 1.0
     chance[np.isnan(strides[:, 0])] = np.nan
     return chance
@@ -131,7 +134,7 @@ def chances(strides: Floats, available: Floats) -> Floats:
 
 def strides_for(strides: Floats, chance: float) -> Floats:
     """Return the strides that suffice with at least this probability; infinite if none do."""
-    place = min(int(np.ceil(chance * COURSES + 0.5)), COURSES) - 1
+    place = min(int(np.ceil(chance * TRAJECTORIES + 0.5)), TRAJECTORIES) - 1
     return np.asarray(strides[:, place])
 
 
@@ -139,10 +142,10 @@ def _foreseen(roster: Roster, rows: Integers) -> Booleans:
     return np.asarray(roster.competes[rows] & (roster.observed[rows] >= 2))
 
 
-def _whole(roster: Roster, rows: Integers, outlook: Outlook) -> Floats:
+def _whole(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return each job's whole reduction, in its own loss; 0 or less if there is none."""
     target = roster.target[rows]
-    end = np.where(np.isnan(target), ends(roster, rows, outlook), target)
+    end = np.where(np.isnan(target), ends(roster, rows, forecasts), target)
     return np.asarray(roster.first[rows] - end)
 
 
@@ -151,14 +154,14 @@ def _at_target_loss(roster: Roster, rows: Integers) -> Booleans:
 
 
 def _start(stop_at: Floats) -> Floats:
-    """Return the strides to the share `stop_at` for jobs with fewer than two losses: (jobs, COURSES)."""
+    """Return the strides to the share `stop_at` for jobs with fewer than two losses: (jobs, TRAJECTORIES)."""
     share = np.where(np.isnan(stop_at), STOP_AT, stop_at).clip(0.0, 1.0 - _TOLERANCE)
     usual = (1.0 - share) ** (-1.0 / START_POWER) - 1.0
     return np.asarray(usual[:, None] * np.exp(START_SPREAD * _QUANTILES))
 
 
 def _crossings(paths: Floats, goal: Floats, extent: Floats) -> Floats:
-    """Return the strides at which non-rising paths, (jobs, courses, knots), reach their goals.
+    """Return the strides at which non-rising paths, (jobs, trajectories, knots), reach their goals.
 
     There is one path and several goals, or one goal per path.
     """

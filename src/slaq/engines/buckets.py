@@ -79,6 +79,6 @@ class Bucket(TokenBucket):
 
 
 def shift(buckets: Iterable[Bucket], seconds: float) -> None:
-    """Add to every lead alike."""
+    """Add the same number of seconds to every lead."""
     for bucket in buckets:
         bucket.tokens += seconds * bucket.cores

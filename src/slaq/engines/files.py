@@ -34,7 +34,7 @@ def open_log(directory: Path, checkpoint: bytes | None) -> int:
 
 
 def last_lines(log: Path, start: int = 0) -> str:
-    """Return the last lines of a log after byte `start`; nothing where nothing was printed or can be read."""
+    """Return the last lines of a log after byte `start`; empty if the log is empty or unreadable."""
     with suppress(OSError), open(open_regular(log), "rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(end - TAIL_BYTES, min(start, end)))

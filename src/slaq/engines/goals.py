@@ -1,4 +1,4 @@
-"""When a job has done what was asked of it: by iterations, by how far its loss has fallen, or by its time."""
+"""When a job has reached its goal: by iterations, by its loss, or by its time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What ends a job as completed; None for what was not asked for."""
+    """What ends a job as completed; None for an option that was not given."""
 
     max_iterations: int | None = None
     #: The loss the owner is content with, and the share of the way to it after which the job ends.
@@ -22,17 +22,17 @@ class Goal:
         return cls(**{name: options.get(name) for name in cls.__slots__})
 
     def reached(self, iteration: int, first_loss: float, loss: float) -> str:
-        """Return why the job has done what was asked after this iteration; nothing where it has not."""
+        """Return why the job has reached its goal after this iteration; an empty string if it has not."""
         if self.max_iterations is not None and iteration >= self.max_iterations:
             return f"it has done its {self.max_iterations} iterations"
         if self.target_loss is not None and self.stop_at is not None:
             wanted = first_loss - self.stop_at * (first_loss - self.target_loss)
             if loss <= wanted:
-                return f"its loss has reached {loss:g}, and {wanted:g} was asked for"
+                return f"its loss {loss:g} has reached the requested {wanted:g}"
         return ""
 
     def overdue(self, seconds: float) -> str:
-        """Return why a job that has run so many seconds ends; nothing where it does not."""
+        """Return why a job that has run so many seconds ends; an empty string if it does not."""
         if self.time_budget is None or seconds <= self.time_budget:
             return ""
-        return f"its {self.time_budget:g} seconds are over"
+        return f"its time budget of {self.time_budget:g} s is used up"

@@ -23,13 +23,13 @@ from slaq.ports import Clock
 
 _log = logging.getLogger(__name__)
 
-#: Why a job ended that the end of its engine ended.
+#: The reason given for jobs that end because their engine was closed.
 SHUT_DOWN = "the cluster was shut down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended, and what it left."""
+    """How a job ended, and its result."""
 
     state: JobState
     reason: str = ""
@@ -42,14 +42,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event; the end of a job comes with what the job left."""
+    """One event; the end of a job comes with its result."""
 
     event: Event
     ending: Ending | None = None
 
 
 class Listener(Protocol):
-    """Is told of every entry at once, in the thread it happens in; must be quick.
+    """Called for every entry, in the thread where it occurs; must return quickly.
 
     What it raises is logged: the thread serves other jobs too.
     """
@@ -84,10 +84,12 @@ class Journal:
         job_id: str,
         observation: Observation,
         metrics: Mapping[str, float],
-        reach: int | None = None,
+        offset: int | None = None,
     ) -> None:
-        """Note a loss."""
-        self._add(LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, reach=reach))
+        """Record a loss."""
+        self._add(
+            LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, offset=offset)
+        )
 
     def learning_rate_changed(self, job_id: str, learning_rate: float) -> None:
         """Note an announced learning rate."""
@@ -98,7 +100,7 @@ class Journal:
         self._add(CurveBegan(job_id=job_id, at=0.0))
 
     def demand_changed(self, job_id: str, demand: Demand) -> None:
-        """Note what a running job says it can use."""
+        """Record the demand that a running job reports."""
         self._add(DemandChanged(job_id=job_id, at=0.0, demand=demand))
 
     def training_changed(self, job_id: str, trains: bool) -> None:

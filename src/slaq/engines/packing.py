@@ -66,7 +66,7 @@ class RemoteError(Exception):
 
 
 def pack_error(error: BaseException) -> list[Buffer]:
-    """Return an exception, or None where it cannot be sent, with the text of its traceback."""
+    """Return an exception, or None if it cannot be sent, and the text of its traceback."""
     text = "".join(traceback.format_exception(error))
     with suppress(Exception):
         packed = pack((error, text))

@@ -1,4 +1,4 @@
-"""The regular expression that finds a command's losses in what it prints."""
+"""The regular expression that finds losses in the output of a command."""
 
 import re
 from functools import lru_cache
@@ -18,7 +18,7 @@ _WIDE = re.compile(r"[^\x00-\xff]|\\[uUN]")
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the pattern compiled; raises LossSourceError where it cannot yield a loss."""
+    """Return the compiled pattern; raises LossSourceError if the pattern cannot yield a loss."""
     if len(pattern) > LONGEST_PATTERN:
         raise LossSourceError(
             f"the loss pattern has {len(pattern)} characters", f"give at most {LONGEST_PATTERN}, {EXAMPLE}"

@@ -252,7 +252,7 @@ def loss_pattern() -> OptionType:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds that a text such as 1h30m names; None where it names none."""
+    """Return the seconds that a text such as 1h30m stands for; None for any other text."""
     if _DECIMAL.fullmatch(text):
         return float(text)
     match = _SPAN.fullmatch(text)
@@ -262,7 +262,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def bytes_of(text: str) -> int | None:
-    """Return the bytes that a text such as 4GB (4 * 1000**3) or 4GiB (4 * 1024**3) names; None for another text."""
+    """Return the bytes that a text such as 4GB (4 * 1000**3) or 4GiB (4 * 1024**3) stands for, or None."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -271,9 +271,9 @@ def bytes_of(text: str) -> int | None:
 
 
 def shown(value: object) -> Any:
-    """Return a value as refusals show it: alike however it was given, short, and fit for JSON.
+    """Format a value for an error message: short, JSON-compatible, independent of its Python type.
 
-    2.0 is shown as 2, a tuple as a list, a path as a text.
+    2.0 becomes 2, a tuple a list, a path a text.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -304,7 +304,7 @@ def _real(value: object) -> float:
 
 
 def _number_in(text: str) -> int | float | str:
-    """Return the number that a text is; the text itself where it is none, so that refusals show it."""
+    """Return the text as a number; an invalid number stays text, so that the error message shows it."""
     for read in (int, float):
         try:
             return read(text)

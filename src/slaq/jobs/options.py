@@ -42,9 +42,9 @@ MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
 
 
 class IfLost(StrEnum):
-    """What becomes of a job that was running when the service was lost."""
+    """What happens to a job that was running when the service ended unexpectedly."""
 
-    #: Run again; the job goes on by itself from what it kept in its directory, and its curve goes on too.
+    #: Run again; the job resumes from files in its folder, and its loss curve continues.
     RESUME = "resume"
     #: Run again from the beginning, with a fresh curve.
     RESTART = "restart"
@@ -308,7 +308,7 @@ class CommandOptions(FitOptions, total=False):
 
 
 class _OwnedOptions(TypedDict, total=False):
-    """What every job of a service takes besides."""
+    """Further options of every job of a service."""
 
     tags: Tags
     user: Annotated[
@@ -322,7 +322,7 @@ class _OwnedOptions(TypedDict, total=False):
 
 
 class _ResumedOptions(_OwnedOptions, total=False):
-    """What jobs take that the service runs itself."""
+    """Further options of jobs that the service runs itself."""
 
     if_lost: Annotated[
         Literal["resume", "restart", "fail"] | IfLost,
@@ -477,7 +477,7 @@ class OptionSet(Generic[Options]):
 
 
 def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:
-    """Return what is wrong with options that are sound by themselves and do not go together."""
+    """Return the conflict between options that are each valid; None if there is none."""
     least, most = options.get("min_cores") or 0.0, options.get("max_cores")
     if most is not None and least > most:
         return JobOptionError("min_cores", shown(least), f"at most max_cores, which is {most:g}")

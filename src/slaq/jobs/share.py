@@ -25,12 +25,12 @@ class Share:
     leave_by: float | None = None
 
 
-#: Who else knows: engines that run jobs in threads of this process.
+#: Functions of engines that run jobs in threads; each returns the share of the current thread's job.
 _tellers: list[Callable[[], Share | None]] = []
 
 
 def tell_share(teller: Callable[[], Share | None]) -> Callable[[], None]:
-    """Have `share` ask the teller first, which knows the job of the present thread; return how to undo that."""
+    """Register a function that `share` calls first; return a function that unregisters it."""
     _tellers.append(teller)
     return lambda: _tellers.remove(teller)
 
@@ -49,7 +49,7 @@ def share() -> Share | None:
 
 
 def read_share(path: Path) -> Share | None:
-    """Return the share in a file; None where the file is missing, damaged or no share."""
+    """Return the share in a file; None if the file is missing, damaged or not a valid share."""
     try:
         with path.open("rb") as file:
             said = json.loads(file.read(MOST_BYTES))

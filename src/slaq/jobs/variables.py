@@ -1,4 +1,4 @@
-"""The environment variables that a job finds; this module imports nothing, because every report loads it."""
+"""The environment variables of a job; this module imports nothing, because every report loads it."""
 
 #: The file that the job's reports are appended to.
 REPORTS = "SLAQ_REPORTS"

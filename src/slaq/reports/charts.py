@@ -1,7 +1,7 @@
 """The charts: each function draws one chart, or assembles a figure of several."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,34 +60,31 @@ def overview(outcomes: Mapping[str, Outcome], story: Story | None) -> Figure:
     return figure
 
 
-def mean_loss_picture(outcomes: Mapping[str, Outcome]) -> Figure:
-    """Return the mean normalised loss over time, one line per policy."""
+def _picture(
+    draw: Callable[[Axes, Mapping[str, Outcome]], None], outcomes: Mapping[str, Outcome], height: float
+) -> Figure:
+    """Return a chart of a column's width with its legend above."""
     with styled():
-        figure = _figure(COLUMN, 2.7)
+        figure = _figure(COLUMN, height)
         axes = figure.subplots()
-        draw_mean_loss(axes, outcomes)
+        draw(axes, outcomes)
         _legend_above(figure, axes)
     return figure
+
+
+def mean_loss_picture(outcomes: Mapping[str, Outcome]) -> Figure:
+    """Return the mean normalised loss over time, one line per policy."""
+    return _picture(draw_mean_loss, outcomes, 2.7)
 
 
 def time_to_reach_picture(outcomes: Mapping[str, Outcome]) -> Figure:
     """Return the mean time to reach each reduction, one line per policy."""
-    with styled():
-        figure = _figure(COLUMN, 2.8)
-        axes = figure.subplots()
-        draw_time_to_reach(axes, outcomes)
-        _legend_above(figure, axes)
-    return figure
+    return _picture(draw_time_to_reach, outcomes, 2.8)
 
 
 def active_picture(outcomes: Mapping[str, Outcome]) -> Figure:
     """Return the number of active jobs over time, one line per policy."""
-    with styled():
-        figure = _figure(COLUMN, 2.3)
-        axes = figure.subplots()
-        draw_active(axes, outcomes)
-        _legend_above(figure, axes)
-    return figure
+    return _picture(draw_active, outcomes, 2.3)
 
 
 def cores_picture(outcomes: Mapping[str, Outcome]) -> Figure:

@@ -1,4 +1,4 @@
-"""The durable store as the scheduler sees it: an epoch is one transaction, and a full disk stops nothing."""
+"""The durable store as the scheduler uses it: one transaction per epoch; a full disk does not stop decisions."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +48,7 @@ class BufferedStore(Store):
 
     @override
     def started(self, job_id: str, now: float) -> None:
-        """Leave this to the engine's start, which stores where in the job's reports the attempt begins."""
+        """Do nothing: `PreparingEngine.begin` stores the start."""
 
     @override
     def append(self, events: Sequence[Event]) -> None:
@@ -118,7 +118,7 @@ class BufferedStore(Store):
         self.trouble = str(error)
 
     def _make_room(self) -> None:
-        """Drop decisions, and losses where there are too many; never the end of a job."""
+        """Drop decisions, and losses if there are too many; never the end of a job."""
         entries = [entry for entry in self._entries if not isinstance(entry, _Decided)]
         if self._unsaved > MOST_UNSAVED:
             kept = [event for entry in entries for event in entry if isinstance(event, JobEnded)]

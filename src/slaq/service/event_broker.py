@@ -1,4 +1,4 @@
-"""Numbers what happens as notices, keeps the latest of them, and hands them to everyone who listens."""
+"""Numbers notices, keeps the latest ones, and passes them to all listeners."""
 
 import asyncio
 import threading
@@ -133,7 +133,7 @@ class Subscription:
         self._waiting.extend([notice for notice in later if notice is not None][-WAITING:])
 
     def _gap(self, waiting: Sequence[Notice]) -> Notice:
-        """Return the notice that others were lost, numbered so that a listener can go on from it."""
+        """Return a `missed` notice; its number lets the listener resume."""
         kept = self._broker._kept
         first = waiting[0] if waiting else kept[-1] if kept else None
         number = (self._after or 0) if first is None else first.number - bool(waiting)

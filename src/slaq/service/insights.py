@@ -123,7 +123,7 @@ def _alternative(policy: str, cores: float) -> NamedAlternative:
 
 
 def _why_nothing(job: LiveJob) -> str:
-    """Return why a job that the last decision was not about holds nothing."""
+    """Return why a job that is not in the last decision holds no cores."""
     job_id = job.row.id
     if job.state.ended:
         return f"{job_id} has {how_ended(job.state)}{f': {job.reason}' if job.reason else ''}."

@@ -77,7 +77,7 @@ class JobControl:
         return _remote(job).report(job.row.identity, lines, offset=offset, source=source)
 
     def end(self, who: Identity, job_id: str, state: JobState, reason: str) -> LiveJob:
-        """End a job which runs elsewhere, as whoever runs it says."""
+        """End an external job with the state that its owner reports."""
         if not state.ended:
             raise JobOptionError("state", str(state), "completed, failed or cancelled")
         with self._loop.changing():

@@ -14,7 +14,7 @@ from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the service has to know of a submission."""
+    """A description of a submission."""
 
     #: What to call the job where its owner gives no name.
     name: str
@@ -78,7 +78,7 @@ class JobFiles(Protocol):
 
 
 class Remote(Protocol):
-    """Takes what jobs that run elsewhere say of themselves. Every method may be called from any thread."""
+    """Receives reports of jobs that run elsewhere. Every method may be called from any thread."""
 
     def report(self, job: JobIdentity, lines: bytes, *, offset: int, source: str) -> int:
         """Keep reports and pass them on to the engine; return how many bytes of the source's reports there are.
@@ -93,7 +93,7 @@ class Remote(Protocol):
         ...
 
     def end(self, job_id: str, state: JobState, reason: str) -> bool:
-        """End a job as its owner says; return whether the engine runs it."""
+        """End a job with the state that its owner reports; return whether the engine runs the job."""
         ...
 
 
@@ -102,12 +102,12 @@ class JobKind(Protocol):
 
     @property
     def name(self) -> str:
-        """What the kind is called, and the field of a submission that says what a job of it runs."""
+        """The name of the kind, which is also the field of a submission that holds the work."""
         ...
 
     @property
     def remote(self) -> Remote | None:
-        """Who takes the reports of its jobs, where they run elsewhere; None where the engine runs them."""
+        """Receives the reports of jobs that run elsewhere; None if the engine runs the jobs."""
         ...
 
     def check(self, submission: Submission, owner: str) -> None:
@@ -115,7 +115,7 @@ class JobKind(Protocol):
         ...
 
     def describe(self, submission: Submission) -> Description:
-        """Return what the service has to know of a submission."""
+        """Return a description of a submission."""
         ...
 
     def files(self, job: JobIdentity) -> JobFiles:
@@ -149,7 +149,7 @@ class Kinds:
         return iter(self.by_name.values())
 
     def find(self, submission: Submission) -> JobKind:
-        """Return the kind of a job; raises where the submission does not say exactly one thing to run."""
+        """Return the kind of a job; raises a SlaqError if the submission does not have exactly one."""
         if submission.kind not in self.by_name:
             raise UnknownNameError("kind of job", submission.kind, self.by_name)
         return self.by_name[submission.kind]

@@ -1,4 +1,4 @@
-"""One job that has not ended, or one that has as it was stored: its row, and what is shown of it."""
+"""One job: its stored row and its current state."""
 
 import math
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class LiveJob:
     row: JobRow
     submission: Submission
     kind: JobKind
-    #: One line that says what it runs, and the folder of its files.
+    #: A one-line description, and the folder of the job's files.
     summary: str
     directory: str
     prospect: Prospect = UNKNOWN
-    #: Why it is not started, while it is queued.
+    #: Why the job has not started, while it is queued.
     waiting: str = NOT_REVIEWED
     iteration: int = -1
     first_loss: float | None = None
@@ -43,9 +43,9 @@ class LiveJob:
     demand: Demand | None = None
     reduction: float = 0.0
     enough: StopAt | None = None
-    #: Whether losses came that no notice has told of.
+    #: Whether losses were reported since the last notice.
     fresh: bool = False
-    #: Whether its end was asked for, by its owner or by whoever runs it elsewhere.
+    #: Whether its end was requested, by its owner or by an external process.
     ending: bool = False
 
     @classmethod
@@ -103,16 +103,16 @@ class LiveJob:
 
     @property
     def state(self) -> JobState:
-        """Its state as shown: paused is shown in place of queued or running."""
+        """The state as displayed: paused instead of queued or running."""
         return JobState.PAUSED if self.row.paused and not self.row.state.ended else self.row.state
 
     @property
     def reason(self) -> str:
-        """Why it ended or why it is not started, in words that go on from its name; empty while it runs."""
+        """Why the job ended, or why it has not started, in words that go on from its name; empty while it runs."""
         return self.waiting if self.state is JobState.QUEUED else self.row.reason
 
     def view(self) -> JobView:
-        """Return what is shown of it."""
+        """Return the job as displayed."""
         row, asked = self.row, self.submission.options
         return JobView(
             id=row.id,
@@ -126,9 +126,13 @@ class LiveJob:
             weight=row.spec.weight,
             min_cores=row.spec.demand.least,
             max_cores=row.spec.demand.most,
+            sizes=row.spec.demand.sizes,
+            memory=row.spec.demand.memory,
             target_loss=asked["target_loss"],
             stop_at=asked["stop_at"],
             deadline=row.spec.deadline,
+            after=row.spec.after,
+            arrival=row.spec.arrival,
             submitted_at=row.submitted_at,
             started_at=row.started_at,
             ended_at=row.ended_at,
@@ -148,5 +152,5 @@ class LiveJob:
 
 
 def how_ended(state: JobState) -> str:
-    """Return how a job that ended in this state is spoken of: it has ..."""
+    """Return the verb for a final state, as in "it has completed"."""
     return "been cancelled" if state is JobState.CANCELLED else str(state)

@@ -35,7 +35,7 @@ class Counts:
 
 @dataclass(slots=True)
 class LiveJobs:
-    """All jobs whose end is not in the store. Changed by one thread at a time, read by any."""
+    """All jobs whose end is not stored yet. Only one thread at a time changes them; any thread may read them."""
 
     store: SqliteStore
     kinds: Kinds
@@ -47,7 +47,7 @@ class LiveJobs:
     _ends: dict[str, JobEnded] = field(default_factory=dict)
 
     def find(self, job_id: str) -> LiveJob:
-        """Return a job, live or ended; raises UnknownJobError where there is none."""
+        """Return a job, live or ended; raises UnknownJobError."""
         return self.jobs.get(job_id) or self.read(self.store.job(job_id))
 
     def read(self, row: JobRow) -> LiveJob:
@@ -86,7 +86,7 @@ class LiveJobs:
     # Events and decisions
 
     def take(self, events: Iterable[Event]) -> None:
-        """Count losses and ends; an ended job stays as it was until `settle` says that its end is stored."""
+        """Count losses and ends; an ended job is displayed as before until `settle`, when its end is stored."""
         for event in events:
             if isinstance(event, LossObserved) and event.job_id in self.jobs:
                 self.jobs[event.job_id].observe(event)
@@ -108,7 +108,7 @@ class LiveJobs:
                 _log.info("job ended", extra=about)
 
     def decide(self, decision: Decision, prospects: Mapping[str, Prospect]) -> list[tuple[str, float]]:
-        """Show a decision; return the jobs that have done as much as their owners want, each with its reduction."""
+        """Apply a decision to the views; return the jobs that reached `stop_at`, with their reduction."""
         done = []
         held = set(decision.ids)
         for job_id, cores, loss in zip(

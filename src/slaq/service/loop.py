@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """The decision in force, with what it was made from; None where no job is active."""
+    """The current decision and its inputs; None if no job is active."""
 
     decision: Decision | None = None
     appraisal: Appraisal | None = None
@@ -40,7 +40,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStatus:
-    """How the loop is doing."""
+    """The state of the loop."""
 
     alive: bool
     #: The number of the coming epoch.
@@ -80,7 +80,7 @@ class EpochLoop:
 
     @property
     def status(self) -> LoopStatus:
-        """How the loop is doing now."""
+        """The present state of the loop."""
         return LoopStatus(
             alive=self._thread.is_alive(),
             epoch=self._scheduler.epoch,
@@ -109,7 +109,7 @@ class EpochLoop:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop deciding, close the engine and store what it did last; unfinished jobs go on after a restart."""
+        """Stop deciding, close the engine and store its last events; unfinished jobs continue after a restart."""
         self._closing.set()
         self._clock.wake()
         if self._thread.is_alive():
@@ -137,7 +137,7 @@ class EpochLoop:
                     self._follow_up(decision)
                     self._trouble = ""
             except Exception:
-                # One bad epoch must not end the service: nothing of it was acknowledged, and the next may be well.
+                # A failed epoch must not end the service: its results were not published, and the next may succeed.
                 _log.exception("epoch failed", extra={"epoch": self._scheduler.epoch - 1})
                 self._trouble = "the last epoch failed, and is tried again; the log says why"
                 self._closing.wait(self._scheduler.appraiser.epoch_seconds)

@@ -17,7 +17,7 @@ class Policies(Protocol):
     """The policies that a live cluster can decide by, by name."""
 
     def make(self, name: str) -> Policy:
-        """Return the policy of that name; raises where there is none."""
+        """Return the policy of that name; raises UnknownNameError."""
         ...
 
     def rule(self, name: str) -> PolicyRule:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from slaq.core.demand import Sizes
 from slaq.core.errors import CommandError
 from slaq.core.job import JobState
 from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, OptionSet, ServiceOptions
@@ -18,7 +19,7 @@ OPTION_SETS: Mapping[str, OptionSet[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who asks."""
+    """The user who sends a request."""
 
     user: str
     #: The Unix user of that name; None where this machine has none.
@@ -42,7 +43,7 @@ class Submission:
 
     @property
     def kind(self) -> str:
-        """Which of the three it is; raises CommandError where it is not exactly one."""
+        """Which of the three is given; raises CommandError unless exactly one is."""
         given = [name for name in OPTION_SETS if getattr(self, name) not in (None, False)]
         if len(given) != 1:
             found = " and ".join(given) if given else "nothing to run"
@@ -115,9 +116,16 @@ class JobView:
     weight: float
     min_cores: float
     max_cores: float | None
+    sizes: Sizes
+    #: In bytes, as declared; None if undeclared.
+    memory: int | None
     target_loss: float | None
     stop_at: float | None
     deadline: float | None
+    #: The jobs that must have ended before it starts.
+    after: tuple[str, ...]
+    #: When it is due.
+    arrival: float
     submitted_at: float
     started_at: float | None
     ended_at: float | None

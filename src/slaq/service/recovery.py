@@ -1,4 +1,4 @@
-"""What a service does first: it reads back the jobs of an earlier run, and says which of them go on."""
+"""Restores the jobs of an earlier run and decides which of them are restarted."""
 
 import logging
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ LOST = "the service ended while the job ran, and the job's owner asked not to ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """A job that was running and goes on."""
+    """A job that was running and is started again."""
 
     job: LiveJob
-    #: Whether it begins from nothing.
+    #: Whether its loss curve starts anew.
     fresh_curve: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """Brings live jobs and roster to where the store says they were."""
+    """Restores the live jobs and the roster from the store."""
 
     roster: Roster
     live_jobs: LiveJobs
@@ -68,7 +68,7 @@ class Recovery:
         return self.store.rows([JobState.QUEUED, JobState.RUNNING])
 
     def _read_unread(self, row: JobRow, now: float) -> IfLost:
-        """Store what a job reported and nobody read; return what its owner wants of it."""
+        """Store the reports of a job that were not read yet; return the owner's choice of `if_lost`."""
         job = self.live_jobs.read(row)
         found = job.kind.recover(row, job.submission, now)
         self.store.append(found.unread)

@@ -1,4 +1,4 @@
-"""Simulates the present cluster from now on in a process of its own, because the service has to go on deciding."""
+"""Simulates the present cluster in a separate process, because the service must not stop deciding."""
 
 import base64
 import json

@@ -191,7 +191,7 @@ class Service:
         return self._control.report(who, job_id, lines, offset=offset, source=source)
 
     def end(self, who: Identity, job_id: str, *, state: JobState, reason: str = "") -> JobView:
-        """End a job which runs elsewhere, as whoever runs it says."""
+        """End an external job with the state that its owner reports."""
         return self._control.end(who, job_id, state, reason).view()
 
     # The cluster

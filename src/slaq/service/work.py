@@ -1,4 +1,4 @@
-"""From what a user submits to what the scheduler is told."""
+"""Converts a submission to the spec for the scheduler."""
 
 import re
 from dataclasses import replace
@@ -14,6 +14,6 @@ def identifier(name: str) -> str:
 
 
 def spec_for(submission: Submission, job_id: str, owner: str, *, now: float, watched: bool) -> JobSpec:
-    """Return what the scheduler is told of the job; one that is only watched is given no cores."""
+    """Return the spec of a submitted job; a watched job gets no cores."""
     spec = spec_of(submission.options, job_id, now=now, owner=owner)
     return replace(spec, trains=False, reserved=0.0) if watched else spec

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats, Integers
-from slaq.core.forecaster import Outlook
+from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS
 from slaq.core.roster import Roster
 from slaq.simulation.workload import Workload
@@ -36,7 +36,7 @@ class ClairvoyantAppraiser(Appraiser):
         return np.array([first - last for first, last in ends])
 
     @override
-    def outlook(self, roster: Roster, rows: Integers) -> Outlook:
+    def forecasts(self, roster: Roster, rows: Integers) -> ForecastTable:
         horizons = np.array([0.0, *HORIZONS])
         level = np.zeros(len(rows))
         fall = np.zeros((len(rows), len(horizons)))
@@ -44,7 +44,7 @@ class ClairvoyantAppraiser(Appraiser):
             done = max(int(roster.observed[row]) - 1, 0)
             ahead = np.interp(done + horizons, np.arange(len(curve)), curve)
             level[place], fall[place] = ahead[0], ahead[0] - ahead
-        return Outlook(level=level, fall=fall, below=np.zeros_like(fall), above=np.zeros_like(fall))
+        return ForecastTable(level=level, fall=fall, below=np.zeros_like(fall), above=np.zeros_like(fall))
 
     def _curves(self, roster: Roster) -> list[Floats]:
         nothing = np.zeros(2)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from slaq.core.arrays import Floats, Integers
-from slaq.core.forecaster import Forecaster, Outlook, enlarged
+from slaq.core.forecaster import Forecaster, ForecastTable, enlarged
 
 
 class DistortedForecaster(Forecaster):
@@ -60,9 +60,9 @@ class DistortedForecaster(Forecaster):
         self._forecaster.coarsen(rows)
 
     @override
-    def outlook(self, rows: Integers, horizons: tuple[float, ...]) -> Outlook:
-        true = self._forecaster.outlook(rows, horizons)
+    def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
+        true = self._forecaster.forecasts(rows, horizons)
         factor = self._factor[rows, None]
-        return Outlook(
+        return ForecastTable(
             level=true.level, fall=true.fall * factor, below=true.below * factor, above=true.above * factor
         )

@@ -11,11 +11,11 @@ from slaq.core.events import Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec
 from slaq.ports import Store
 from slaq.simulation.engine import SimulatedEngine
-from slaq.simulation.projections import Future
+from slaq.simulation.projections import Projection
 
 #: The shares of the whole reduction whose times are recorded.
 SHARES = (0.9, 0.95)
-# A share counts as reached within this tolerance, because futures have rounding errors.
+# A share counts as reached within this tolerance, because projections have rounding errors.
 _TOLERANCE = 1e-9
 
 
@@ -31,13 +31,15 @@ class ReplayedEngine(SimulatedEngine):
 class Tally(Store):
     """A store that keeps only the results of a replay."""
 
-    def __init__(self, futures: Mapping[str, Future], queued: Sequence[JobSpec]) -> None:
-        self._futures = futures
+    def __init__(self, projections: Mapping[str, Projection], queued: Sequence[JobSpec]) -> None:
+        self._projections = projections
         waiting = {spec.id for spec in queued}
-        foretold = [spec for spec in queued if spec.id in futures and futures[spec.id].job.spec is spec]
-        self._queue = {spec.id: spec for spec in sorted(foretold, key=lambda spec: spec.arrival)}
-        self._best = {job_id: future.best for job_id, future in futures.items()}
-        self._under_way = {job_id for job_id in futures if job_id not in waiting}
+        projected = [
+            spec for spec in queued if spec.id in projections and projections[spec.id].job.spec is spec
+        ]
+        self._queue = {spec.id: spec for spec in sorted(projected, key=lambda spec: spec.arrival)}
+        self._best = {job_id: projection.best for job_id, projection in projections.items()}
+        self._under_way = {job_id for job_id in projections if job_id not in waiting}
         self._losses: list[float] = []
         #: Core seconds held, the cores held now, and since when.
         self._held: dict[str, tuple[float, float, float]] = {}
@@ -45,8 +47,8 @@ class Tally(Store):
         self.reached: tuple[dict[str, float], ...] = tuple({} for _ in SHARES)
         self.at_target: dict[str, float] = {}
         self.ended: dict[str, float] = {}
-        for job_id, future in futures.items():
-            self._note(job_id, future.best, -np.inf)
+        for job_id, projection in projections.items():
+            self._note(job_id, projection.best, -np.inf)
 
     @property
     def mean_loss(self) -> float:
@@ -55,11 +57,11 @@ class Tally(Store):
 
     def normalised(self, job_id: str) -> float:
         """Return the normalised best loss of the job: 1 at the start, 0 at its end; 0 without losses."""
-        future = self._futures[job_id]
-        extent = future.first - future.end
+        projection = self._projections[job_id]
+        extent = projection.first - projection.end
         if not extent > 0:
             return 0.0
-        return min(max((self._best[job_id] - future.end) / extent, 0.0), 1.0)
+        return min(max((self._best[job_id] - projection.end) / extent, 0.0), 1.0)
 
     def core_seconds(self, job_id: str, until: float) -> float:
         """Return the core seconds that the job has held in all."""
@@ -86,7 +88,7 @@ class Tally(Store):
 
     @override
     def record(self, decision: Decision, grant: Grant) -> None:
-        losses = [self.normalised(job_id) for job_id in self._under_way if self._futures[job_id].competes]
+        losses = [self.normalised(job_id) for job_id in self._under_way if self._projections[job_id].competes]
         if losses:
             self._losses.append(float(np.mean(losses)))
         given = grant.as_dict()
@@ -94,14 +96,14 @@ class Tally(Store):
             self._hold(job_id, given.get(job_id, 0.0), decision.time)
 
     def _note(self, job_id: str, loss: float, at: float) -> None:
-        future = self._futures[job_id]
+        projection = self._projections[job_id]
         # The comparison is written so that NaN counts as no progress.
         self._best[job_id] = min(self._best[job_id], loss)
-        best, extent = self._best[job_id], future.first - future.end
+        best, extent = self._best[job_id], projection.first - projection.end
         for share, reached in zip(SHARES, self.reached, strict=True):
-            if extent > 0 and future.first - best >= (share - _TOLERANCE) * extent:
+            if extent > 0 and projection.first - best >= (share - _TOLERANCE) * extent:
                 reached.setdefault(job_id, at)
-        if best <= future.goal + _TOLERANCE * abs(extent):
+        if best <= projection.goal + _TOLERANCE * abs(extent):
             self.at_target.setdefault(job_id, at)
 
     def _hold(self, job_id: str, cores: float, now: float) -> None:

@@ -14,7 +14,7 @@ from slaq.core.job import JobSpec
 from slaq.core.roster import Roster
 from slaq.scheduler import Scheduler
 from slaq.simulation.clock import VirtualClock
-from slaq.simulation.projections import Future, Futures, foretell
+from slaq.simulation.projections import Projection, Projections, project
 from slaq.simulation.replayed import ReplayedEngine, Tally
 
 #: The most decisions in a replay; a horizon with more epochs is simulated with longer epochs.
@@ -97,14 +97,14 @@ class Replay:
 def replay(
     situation: Situation, alternatives: Sequence[Alternative], *, horizon: float, seed: int | None = None
 ) -> list[Replay]:
-    """Simulate the situation up to the horizon under each alternative, all with the same futures.
+    """Simulate the situation up to the horizon under each alternative, all with the same projections.
 
-    Without a seed, every job follows the mean of its forecast. With a seed, each follows a random course drawn
+    Without a seed, every job follows the mean of its forecast. With a seed, each follows a random trajectory drawn
     from its forecast, with noise.
     """
     most = max((alternative.capacity for alternative in alternatives), default=1.0)
     rng = None if seed is None else np.random.default_rng(seed)
-    futures = foretell(
+    projections = project(
         _restored(situation),
         situation.queued,
         horizon=horizon,
@@ -115,10 +115,10 @@ def replay(
         ends=(situation.iterations_left, situation.stop_at),
         rng=rng,
     )
-    tallies = [_play(situation, futures, alternative, horizon) for alternative in alternatives]
+    tallies = [_play(situation, projections, alternative, horizon) for alternative in alternatives]
     both = [_everywhere([tally.reached[share] for tally in tallies]) for share in (0, 1)]
     return [
-        _replay(alternative, tally, futures, situation.now, horizon, both)
+        _replay(alternative, tally, projections, situation.now, horizon, both)
         for alternative, tally in zip(alternatives, tallies, strict=True)
     ]
 
@@ -129,13 +129,13 @@ def _restored(situation: Situation) -> Roster:
     return roster
 
 
-def _play(situation: Situation, futures: Futures, alternative: Alternative, horizon: float) -> Tally:
-    """Run the scheduler over the futures until the horizon."""
+def _play(situation: Situation, projections: Projections, alternative: Alternative, horizon: float) -> Tally:
+    """Run the scheduler over the projections until the horizon."""
     clock = VirtualClock(situation.now)
     roster = _restored(situation)
-    futures.adapt(roster)
-    engine = ReplayedEngine(futures.workload, clock, alternative.capacity)
-    tally = Tally(futures.jobs, situation.queued)
+    projections.adapt(roster)
+    engine = ReplayedEngine(projections.workload, clock, alternative.capacity)
+    tally = Tally(projections.jobs, situation.queued)
     length = max(situation.epoch_seconds, horizon / MOST_EPOCHS)
     scheduler = Scheduler(
         engine=engine,
@@ -144,11 +144,11 @@ def _play(situation: Situation, futures: Futures, alternative: Alternative, hori
         policy=alternative.policy,
         appraiser=Appraiser(epoch_seconds=length, units_per_core=situation.units_per_core),
         roster=roster,
-        slot=math.floor(situation.now / length),
+        next_multiple=math.floor(situation.now / length),
     )
     for job_id in roster.ids:
-        engine.go_on(futures.jobs[job_id].job.spec)
-        scheduler.admission.running.begin(futures.jobs[job_id].job.spec)
+        engine.go_on(projections.jobs[job_id].job.spec)
+        scheduler.admission.running.begin(projections.jobs[job_id].job.spec)
     end = situation.now + horizon
     for _ in scheduler.epochs(lambda: scheduler.idle() or clock.now() >= end):
         pass
@@ -165,12 +165,12 @@ def _everywhere(reached: Sequence[Mapping[str, float]]) -> set[str]:
 def _replay(
     alternative: Alternative,
     tally: Tally,
-    futures: Futures,
+    projections: Projections,
     now: float,
     horizon: float,
     both: Sequence[set[str]],
 ) -> Replay:
-    jobs = tuple(_job_replay(future, tally, now, horizon) for future in futures.jobs.values())
+    jobs = tuple(_job_replay(projection, tally, now, horizon) for projection in projections.jobs.values())
     dated = [job.in_time for job in jobs if job.in_time is not None]
     means = [
         float(np.mean([max(reached[job_id] - now, 0.0) for job_id in common])) if common else None
@@ -191,13 +191,13 @@ def _replay(
     )
 
 
-def _job_replay(future: Future, tally: Tally, now: float, horizon: float) -> JobReplay:
-    spec = future.job.spec
+def _job_replay(projection: Projection, tally: Tally, now: float, horizon: float) -> JobReplay:
+    spec = projection.job.spec
     to_90, to_95 = (
         max(reached[spec.id] - now, 0.0) if spec.id in reached else None for reached in tally.reached
     )
     in_time = None
-    if spec.deadline is not None and spec.deadline <= now + horizon and future.competes:
+    if spec.deadline is not None and spec.deadline <= now + horizon and projection.competes:
         in_time = tally.at_target.get(spec.id, math.inf) <= spec.deadline
     ended = tally.ended.get(spec.id)
     return JobReplay(

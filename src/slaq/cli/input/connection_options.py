@@ -39,7 +39,7 @@ TOKEN = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of a table.")
 
 
-def reaching(patience: float) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def connecting(patience: float) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Add --url and --token-file to a verb, and call the verb with a `client`."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
@@ -56,7 +56,7 @@ def reaching(patience: float) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 #: For a verb that sends one request and returns.
-reaches = reaching(PATIENCE)
+connects = connecting(PATIENCE)
 
 
 def client_for(url: str | None, token_file: Path | None, patience: float = PATIENCE) -> "Client":

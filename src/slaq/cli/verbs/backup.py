@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slaq.cli.display.outputs import announce, output_path
-from slaq.cli.input.connection_options import reaches
+from slaq.cli.input.connection_options import connects
 from slaq.durable import flush_folder
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("backup")
 @click.argument("path", type=click.Path(path_type=Path), callback=output_path)
 @click.option("--force", is_flag=True, help="Replace PATH if it exists.")
-@reaches
+@connects
 def command(client: "Client", path: Path, force: bool) -> None:
     """Copy the database of the running service to PATH. For admins.
 

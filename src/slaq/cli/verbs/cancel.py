@@ -1,8 +1,8 @@
 """`slaq cancel`: ends jobs."""
 
-from slaq.cli.verbs.job_actions import acting
+from slaq.cli.verbs.job_actions import command_for
 
-command = acting(
+command = command_for(
     "cancel",
     """End each JOB and all of its processes. A cancelled job cannot be resumed.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.spans import span
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.command("cluster")
 @click.option("--policy", metavar="NAME", help="Change the policy that divides the cores. For admins.")
 @JSON
-@reaches
+@connects
 def command(client: "Client", policy: str | None, as_json: bool) -> None:
     """Show the state of the service: its policy, cores, epoch, jobs and problems."""
     view = client.cluster() if policy is None else client.set_policy(policy)

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 import click
 
 from slaq.cli.display.say import say
-from slaq.cli.input.connection_options import JOBS, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOBS, JSON, connects, print_json
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
     from slaq.client import Client
 
 
-def acting(verb: str, text: str) -> click.Command:
+def command_for(verb: str, text: str) -> click.Command:
     """Return the command that requests `verb` of the service for one job after another."""
 
     @click.command(verb, help=text)
     @JOBS
     @JSON
     @click.pass_context
-    @reaches
+    @connects
     def command(ctx: click.Context, client: "Client", jobs: tuple[str, ...], as_json: bool) -> None:
         views, failed = [], False
         for job in jobs:

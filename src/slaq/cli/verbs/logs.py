@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slaq.cli.display.say import LogText
-from slaq.cli.input.connection_options import JOB, LONG_PATIENCE, reaching
+from slaq.cli.input.connection_options import JOB, LONG_PATIENCE, connecting
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -26,7 +26,7 @@ LONG_LINE = 400
     "--lines", "-n", type=click.IntRange(min=0), help="Print only the last N lines.  [default: all]"
 )
 @click.option("--raw", is_flag=True, help="Print the bytes as they are, also on a terminal.")
-@reaching(LONG_PATIENCE)
+@connecting(LONG_PATIENCE)
 def command(client: "Client", job: str, follow: bool, lines: int | None, raw: bool) -> None:
     """Print the output of JOB, both stdout and stderr.
 

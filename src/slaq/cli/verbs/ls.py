@@ -7,7 +7,7 @@ import click
 
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -39,7 +39,7 @@ RECENT = 86400.0
 @click.option("--tag", help="Only jobs with this tag.")
 @click.option("--quiet", "-q", is_flag=True, help="Print ids only, one a line.")
 @JSON
-@reaches
+@connects
 def command(
     client: "Client",
     everything: bool,

@@ -1,8 +1,8 @@
 """`slaq pause`: stops jobs in place until they are resumed."""
 
-from slaq.cli.verbs.job_actions import acting
+from slaq.cli.verbs.job_actions import command_for
 
-command = acting(
+command = command_for(
     "pause",
     """Take all cores from each JOB until `slaq resume`.
 

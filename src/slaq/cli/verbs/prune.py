@@ -8,7 +8,7 @@ import click
 
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @JSON
-@reaches
+@connects
 def command(
     client: "Client",
     older_than: float | None,

@@ -9,7 +9,7 @@ import click
 
 from slaq.cli.display.outputs import page_path
 from slaq.cli.display.spans import SPAN, span
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -29,7 +29,7 @@ DAY = 86400.0
 @click.option("--user", metavar="NAME", help="Only jobs of this user.")
 @click.option("--tag", help="Only jobs with this tag.")
 @JSON
-@reaches
+@connects
 def command(
     client: "Client", file: Path | None, since: float, user: str | None, tag: str | None, as_json: bool
 ) -> None:

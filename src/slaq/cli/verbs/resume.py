@@ -1,5 +1,5 @@
 """`slaq resume`: continues paused jobs."""
 
-from slaq.cli.verbs.job_actions import acting
+from slaq.cli.verbs.job_actions import command_for
 
-command = acting("resume", """Continue each paused JOB from where it stopped.""")
+command = command_for("resume", """Continue each paused JOB from where it stopped.""")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.spans import span
-from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOB, JSON, connects, print_json
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LOSSES, WIDTH = 5000, 60
 @click.command("show")
 @JOB
 @JSON
-@reaches
+@connects
 def command(client: "Client", job: str, as_json: bool) -> None:
     """Show everything about JOB: its state, its submission, its forecast and its loss curve."""
     view = client.show_job(job)
@@ -62,6 +62,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if submission.get("cwd"):
         yield "in", submission["cwd"]
     yield "submitted", _moment(view["submitted_at"], now)
+    if view["arrival"] > now:
+        yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
+    if view["after"]:
+        yield "after", ", ".join(view["after"])
     if view["started_at"] is not None:
         yield (
             "started",
@@ -75,6 +79,11 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     most = "" if view["max_cores"] is None else f", at most {view['max_cores']:g} cores"
     least = f", at least {view['min_cores']:g} cores" if view["min_cores"] else ""
     yield "weight", f"{view['weight']:g}{least}{most}"
+    if view["sizes"] != "any":
+        listed = view["sizes"] if isinstance(view["sizes"], list) else []
+        yield "sizes", ", ".join(f"{size:g}" for size in listed) + " cores" if listed else "whole cores"
+    if view["memory"] is not None:
+        yield "memory", f"{view['memory'] / 1e9:.3g} GB"
     yield "CPU", span(view["cpu_seconds"])
     if view["iteration"] >= 0:
         last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])

@@ -103,8 +103,8 @@ def command(
     from slaq.simulation.workload import Workload
 
     jobs = Workload.read(workload)
-    course = capacity if nodes is None else read_capacity(nodes, capacity)
-    cluster = SimulatedCluster(capacity=course, epoch_seconds=epoch_seconds, forecaster=forecaster)
+    changes = capacity if nodes is None else read_capacity(nodes, capacity)
+    cluster = SimulatedCluster(capacity=changes, epoch_seconds=epoch_seconds, forecaster=forecaster)
     chosen = tuple(dict.fromkeys(policies))
     comparison = compare(jobs, chosen, cluster)
     if plot is not None:

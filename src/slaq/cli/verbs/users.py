@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 from slaq.cli.input.option_types import NONE, OptionValue
 from slaq.jobs.options import LIMITS
 
@@ -19,7 +19,7 @@ def command() -> None:
 
 @command.command("ls")
 @JSON
-@reaches
+@connects
 def ls(client: "Client", as_json: bool) -> None:
     """List all users if you are an admin, else only yourself."""
     users = client.users()
@@ -46,7 +46,7 @@ def _limits(function: Any) -> Any:
 @click.argument("user")
 @_limits
 @JSON
-@reaches
+@connects
 def set_user(client: "Client", user: str, as_json: bool, **limits: Any) -> None:
     """Set the weight and limits of USER, also after restarts. For admins.
 

@@ -7,7 +7,7 @@ import click
 
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
-from slaq.cli.input.connection_options import JOBS, JSON, LONG_PATIENCE, print_json, reaching
+from slaq.cli.input.connection_options import JOBS, JSON, LONG_PATIENCE, connecting, print_json
 from slaq.cli.input.finite import finite
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PAUSE = 0.5
 @click.option("--any", "any_one", is_flag=True, help="Wait for any one of the jobs instead of all.")
 @JSON
 @click.pass_context
-@reaching(LONG_PATIENCE)
+@connecting(LONG_PATIENCE)
 def command(
     ctx: click.Context,
     client: "Client",

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOB, JSON, connects, print_json
 from slaq.cli.input.option_types import OptionValue
 from slaq.jobs.options import CHANGES
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @JOB
 @click.argument("weight", type=OptionValue(CHANGES.options["weight"]))
 @JSON
-@reaches
+@connects
 def command(client: "Client", job: str, weight: float, as_json: bool) -> None:
     """Count JOB WEIGHT times as much as a job of weight 1, from the next decision on.
 

@@ -8,7 +8,7 @@ import click
 from slaq.cli.display.job_columns import number
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN, span
-from slaq.cli.input.connection_options import JSON, print_json, reaches
+from slaq.cli.input.connection_options import JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -39,7 +39,7 @@ TOTALS = (
     help="Draw random curves from the forecasts, with this seed, instead of the expected curves.",
 )
 @JSON
-@reaches
+@connects
 def command(
     client: "Client", policy: str | None, cores: int | None, horizon: float, seed: int | None, as_json: bool
 ) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.say import say
-from slaq.cli.input.connection_options import JOB, JSON, print_json, reaches
+from slaq.cli.input.connection_options import JOB, JSON, connects, print_json
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.command("why")
 @JOB
 @JSON
-@reaches
+@connects
 def command(client: "Client", job: str, as_json: bool) -> None:
     """Explain why JOB holds its cores: the last decision about it, in numbers.
 

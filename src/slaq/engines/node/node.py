@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from slaq.core.errors import DuplicateJobError, UnknownJobError
+from slaq.core.errors import DuplicateJobError, UnknownJobError, UnknownNameError
 from slaq.core.events import JobEnded, JobLost
 from slaq.core.job import JobState
 from slaq.engines.journal import Ending, Journal, JournalEntry
@@ -81,7 +81,10 @@ class LocalNode(Node):
 
     @override
     def prepare(self, job_id: str, work: Any) -> None:
-        runner = self._runners[type(work)]
+        runner = self._runners.get(type(work))
+        if runner is None:
+            known = sorted(kind.__name__ for kind in self._runners)
+            raise UnknownNameError("kind of work on this node", type(work).__name__, known)
         with self._lock:
             if job_id in self._runner and job_id not in self._lost:
                 raise DuplicateJobError(job_id)

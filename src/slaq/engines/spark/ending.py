@@ -1,4 +1,4 @@
-"""How a job on Spark ends: by what its thread raised, or by force."""
+"""Ends jobs on Spark: by what their threads raised, or by force."""
 
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ AGAIN = 0.5
 
 
 def ending_of(run: SparkRun, error: BaseException, *, stopped: bool) -> Ending:
-    """Return how a job ended whose work raised; a job that was told to end has not failed, whatever it raised."""
+    """Return the ending of a job whose work raised; a job that was asked to end has not failed."""
     if run.ending is None and isinstance(error, Cancelled):
         run.ending, run.reason = JobState.COMPLETED, str(error)
     if run.ending is not None:

@@ -7,22 +7,28 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 
+def _implementing(interface: str) -> type:
+    """Return the inner class by which py4j knows that a Python class implements an interface of Java."""
+    return type("Java", (), {"implements": (f"org.apache.logging.log4j.core.{interface}",)})
+
+
 class _Errors:
     """The error handler that an appender must have; ignores everything."""
+
+    Java = _implementing("ErrorHandler")
 
     def error(self, *_: Any) -> None:
         pass
 
-    class Java:
-        implements = ("org.apache.logging.log4j.core.ErrorHandler",)
-
 
 class LogAppender:
-    """Calls `heard` with every line; the fit goes on when that returns.
+    """Calls `heard` with every line; the fit continues when that returns.
 
-    With pinned threads py4j calls it in the Python thread whose call the JVM is in, so that whoever listens
-    knows which job it is, and can hold it at the end of an iteration by not returning.
+    The listener runs in the thread of the fit, so it can identify the job, and pause it by blocking: with pinned
+    threads, py4j calls Python in the thread whose call the JVM is in.
     """
+
+    Java = _implementing("Appender")
 
     def __init__(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
@@ -63,6 +69,3 @@ class LogAppender:
 
     def stop(self) -> None:
         pass
-
-    class Java:
-        implements = ("org.apache.logging.log4j.core.Appender",)

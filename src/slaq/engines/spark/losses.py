@@ -61,7 +61,7 @@ Told = FitBegan | FitOver | LossTold
 
 
 def read_line(text: str) -> Told | None:
-    """Return what a log line says, or None."""
+    """Return the event that a log line reports, or None."""
     if found := _DESCENT.search(text):
         loss = float(found[1])
         return LossTold(loss, _before(loss, float(found[2])))

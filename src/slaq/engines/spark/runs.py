@@ -1,4 +1,4 @@
-"""A job on Spark: what it does, what it has used and reported, and its end."""
+"""The state of one job on Spark: its work, its usage, its reports and its end."""
 
 import contextlib
 import math
@@ -85,7 +85,7 @@ class SparkRun:
     reason: str = ""
     ending_at: float = float("inf")
     interrupted: bool = False
-    #: Whether it ends by itself once it is told to, between two of its iterations; a fit of MLlib cannot.
+    #: Whether the job stops on request between iterations; an MLlib fit cannot.
     ends_itself: bool = True
     #: When its Spark jobs were last cancelled.
     cancelled_at: float = float("-inf")
@@ -139,7 +139,7 @@ class SparkRun:
             raise Cancelled(self.reason)
 
     def report(self, loss: float, metrics: Mapping[str, float]) -> None:
-        """Tell a loss that a program reports; returns once the job may go on."""
+        """Record a loss that a program reports; returns once the job may continue."""
         self.take_loss(loss, metrics)
         # A job that is to end goes on to its next call, so that it can still checkpoint the model of this loss.
         if self.ending is None:
@@ -172,13 +172,13 @@ class SparkRun:
             log.write(text)
 
     def follows(self, thread: threading.Thread, now: float) -> bool:
-        """Return whether a loss told in this thread is the job's: one fit is followed at a time."""
+        """Return whether a loss of this thread belongs to the job's curve: one fit is followed at a time."""
         if self.followed is None or self.followed is thread or not self.followed.is_alive():
             return True
         return now - self.heard_at > max(LAPSE, LAPSE_ITERATIONS * self.interval)
 
     def is_silent(self, now: float) -> bool:
-        """Return whether it reports no loss, so that there is nothing to forecast."""
+        """Return whether the job reports no loss, so that nothing can be forecast."""
         if self.began_at is None or (self.followed is not None and self.tells):
             return False
         used = self.pool.slots_by(now) - self.pool.slots_told

@@ -32,7 +32,7 @@ LACKING = "jdk.incubator.vector"
 def session(
     master: str = "local[*]", *, name: str = "slaq", settings: Mapping[str, str] | None = None
 ) -> Any:
-    """Return a Spark session on that master with the settings slaq needs; brings Java where there is none."""
+    """Return a Spark session on that master with the settings slaq needs; installs Java if there is none."""
     require_pyspark()
     provide_java()
     from pyspark.sql import SparkSession

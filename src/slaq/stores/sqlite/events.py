@@ -96,7 +96,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
                 *(job.number, job.curve, one.iteration, seq, event.at),
                 *(one.loss, one.cpu_seconds, one.wall_seconds, metrics),
             )
-            job.report_offset = max(job.report_offset, event.reach or 0)
+            job.report_offset = max(job.report_offset, event.offset or 0)
             if one.iteration > job.iteration:
                 observed.append((row, one, job))
                 job.take(one)
