@@ -16,10 +16,12 @@ from slaq.service.loop import EpochLoop
 class _Metrics(Collector):
     """Reads every value when it is asked for."""
 
-    def __init__(self, loop: EpochLoop, live_jobs: LiveJobs, capacity: float) -> None:
+    def __init__(self, loop: EpochLoop, live_jobs: LiveJobs, capacity: float, user: str | None) -> None:
         self._loop = loop
         self._live_jobs = live_jobs
         self._capacity = capacity
+        #: The only user of whom it tells; None for all.
+        self._user = user
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -49,7 +51,8 @@ class _Metrics(Collector):
         for job in list(self._live_jobs.jobs.values()):
             held[job.row.owner] = held.get(job.row.owner, 0.0) + job.cores
         for user, count in sorted(held.items()):
-            cores.add_metric([user], count)
+            if self._user in (None, user):
+                cores.add_metric([user], count)
         yield cores
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
@@ -77,8 +80,8 @@ class _Metrics(Collector):
         }
 
 
-def exposition(loop: EpochLoop, live_jobs: LiveJobs, capacity: float) -> str:
-    """Return all metrics as text."""
+def exposition(loop: EpochLoop, live_jobs: LiveJobs, capacity: float, user: str | None) -> str:
+    """Return the metrics as text; of single users only that one, where one is given."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(loop, live_jobs, capacity))
+    registry.register(_Metrics(loop, live_jobs, capacity, user))
     return generate_latest(registry).decode()
