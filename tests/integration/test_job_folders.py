@@ -340,8 +340,8 @@ def test_one_folder_that_cannot_be_removed_is_told_and_keeps_no_other(
         assert service.cluster(ANN).troubles == (
             "1 folder of removed jobs could not be deleted yet; the log says why",
         )
-        assert 'slaq_thread_up{thread="upkeep"} 1.0' in service.metrics()
-        assert 'slaq_thread_troubles{thread="upkeep"} 1.0' in service.metrics()
+        assert 'slaq_thread_up{thread="upkeep"} 1.0' in service.metrics(ME)
+        assert 'slaq_thread_troubles{thread="upkeep"} 1.0' in service.metrics(ME)
         assert service.ready() == (True, "")
     finally:
         mounts = Path("/proc/self/mounts").read_text().splitlines()
@@ -400,7 +400,7 @@ def test_a_thread_that_died_is_told(open_service: Callable[..., Service]) -> Non
     rounds._thread.join()
     rounds._over.clear()
     assert any("upkeep has stopped" in trouble for trouble in service.troubles())
-    assert 'slaq_thread_up{thread="upkeep"} 0.0' in service.metrics()
+    assert 'slaq_thread_up{thread="upkeep"} 0.0' in service.metrics(ME)
     rounds._over.set()
 
 

@@ -34,6 +34,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "forecast_job": {"horizon": 1},
     "send_reports": {"offset": 0},
     "follow_events": {"idle": 0.05},
+    "list_curves": {"job": "{job_id}"},
 }
 #: What only admins may do.
 ADMINS = {"change_cluster", "change_user", "prune", "back_up", "show_user"}
@@ -69,6 +70,9 @@ def operations() -> list[tuple[str, str, str]]:
 
 OPERATIONS = operations()
 NAMES = [name for name, _, _ in OPERATIONS]
+ABOUT_JOBS = [
+    one for one in OPERATIONS if "{job_id}" in one[2] or "{job_id}" in QUERIES.get(one[0], {}).values()
+]
 
 
 def asked(
@@ -77,12 +81,13 @@ def asked(
     """Ask one operation properly, about that job, with that header."""
     name, method, route = operation
     path = route.replace("{job_id}", job).replace("{name}", "zoe").replace("{epoch}", "0")
+    query = {key: job if value == "{job_id}" else value for key, value in QUERIES.get(name, {}).items()}
     body = {"json": BODIES[name]} if name in BODIES else {}
     if name == "send_reports":
         body = {"content": b'{"iteration":0,"loss":1.0}\n'}
     headers = {} if authorization is None else {b"Authorization": authorization.encode("latin-1")}
     with httpx.Client(transport=httpx.HTTPTransport(verify=False), timeout=60) as http:
-        return http.request(method, served.tcp + path, params=QUERIES.get(name, {}), headers=headers, **body)
+        return http.request(method, served.tcp + path, params=query, headers=headers, **body)
 
 
 def bearer(served: Served, user: str, *, admin: bool = False) -> str:
@@ -92,7 +97,7 @@ def bearer(served: Served, user: str, *, admin: bool = False) -> str:
 
 def test_every_operation_is_of_one_kind() -> None:
     """Each operation is about a job, for admins, or for anyone: none is left out of these tests."""
-    about_jobs = {name for name, _, route in OPERATIONS if "{job_id}" in route}
+    about_jobs = {one[0] for one in ABOUT_JOBS}
     assert about_jobs | ADMINS | ANYONE == set(NAMES)
     assert not about_jobs & (ADMINS | ANYONE)
 
@@ -121,9 +126,7 @@ def test_nobody_unknown_gets_anywhere(
     assert "anns" not in response.text
 
 
-@pytest.mark.parametrize(
-    "operation", [one for one in OPERATIONS if "{job_id}" in one[2]], ids=lambda one: str(one[0])
-)
+@pytest.mark.parametrize("operation", ABOUT_JOBS, ids=lambda one: str(one[0]))
 def test_anothers_job_is_as_unknown_as_none(
     served: Served, anns_job: str, operation: tuple[str, str, str]
 ) -> None:
@@ -168,8 +171,8 @@ def test_reading_all_is_not_touching_all(tmp_path: Path) -> None:
         with served.client("ann") as client:
             job = external(client)
         bob = bearer(served, "bob")
-        replies = {one[0]: asked(served, one, job, bob) for one in OPERATIONS if "{job_id}" in one[2]}
-    open_to_all = {"show_job", "list_observations", "list_allocations", "forecast_job"}
+        replies = {one[0]: asked(served, one, job, bob) for one in ABOUT_JOBS}
+    open_to_all = {"show_job", "list_observations", "list_curves", "list_allocations", "forecast_job"}
     assert {name for name, reply in replies.items() if reply.status_code == 403} == set(replies) - open_to_all
 
 

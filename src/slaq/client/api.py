@@ -13,6 +13,8 @@ from slaq.service.records import LogChunk
 
 #: Items asked for at a time.
 PAGE = 1000
+#: Curves asked for at a time.
+CURVES = 200
 #: Bytes of a log asked for at a time.
 LOG_PIECE = 2**20
 #: Seconds that a replay of the cluster, or a copy of its database, may take.
@@ -43,26 +45,36 @@ class Api:
         states: Collection[JobState | str] | None = None,
         owner: str | None = None,
         tag: str | None = None,
+        ended_since: float | None = None,
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return the jobs that you may see, in the order of their submission."""
+        asked = {"state": _names(states), "owner": owner, "tag": tag, "ended_since": ended_since}
         found: list[dict[str, Any]] = []
         after = None
         while limit is None or len(found) < limit:
             many = PAGE if limit is None else min(PAGE, limit - len(found))
-            page = self._get(
-                "/jobs",
-                state=None if states is None else [str(state) for state in states],
-                owner=owner,
-                tag=tag,
-                after=after,
-                limit=many,
-            )
+            page = self._get("/jobs", after=after, limit=many, **asked)
             found += page["jobs"]
             after = page["next"]
             if after is None:
                 break
         return found
+
+    def last_jobs(
+        self,
+        most: int,
+        *,
+        states: Collection[JobState | str] | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        submitted_since: float | None = None,
+        ended_since: float | None = None,
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return the jobs that have not ended or ended last, in the order of submission, and how many there are."""
+        since = {"submitted_since": submitted_since, "ended_since": ended_since}
+        page = self._get("/jobs", last=most, state=_names(states), owner=owner, tag=tag, **since)
+        return page["jobs"], page["total"]
 
     def show_job(self, job_id: str) -> dict[str, Any]:
         """Return one job."""
@@ -110,6 +122,11 @@ class Api:
                 return
             after = page["next"]
             left = None if left is None else left - many
+
+    def curves(self, ids: Sequence[str], *, most: int = PAGE) -> Iterator[dict[str, Any]]:
+        """Yield the losses of several jobs in columns: of a longer curve, so many evenly spaced ones."""
+        for start in range(0, len(ids), CURVES):
+            yield from self._get("/curves", job=list(ids[start : start + CURVES]), most=most)["curves"]
 
     def allocations(self, job_id: str, *, since: float = 0.0, limit: int = PAGE) -> list[dict[str, Any]]:
         """Return the cores that a job has held, each with the moment from which on it held them."""
@@ -166,9 +183,10 @@ class Api:
         found: dict[str, Any] = self._connection.json("PATCH", f"{PREFIX}/cluster", json={"policy": policy})
         return found
 
-    def decisions(self, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
-        """Return decisions, the earliest first."""
-        found: list[dict[str, Any]] = self._get("/decisions", since=since, limit=limit)["decisions"]
+    def decisions(self, *, since: int = -1, limit: int = 10, every: int = 1) -> list[dict[str, Any]]:
+        """Return decisions, the earliest first; with `every` those of epochs that it divides."""
+        page = self._get("/decisions", since=since, limit=limit, every=every)
+        found: list[dict[str, Any]] = page["decisions"]
         return found
 
     def decision(self, epoch: int | None = None) -> dict[str, Any]:
@@ -266,6 +284,10 @@ class Api:
     def _post(self, job_id: str, what: str, **request: Any) -> dict[str, Any]:
         found: dict[str, Any] = self._connection.json("POST", _job_path(job_id, f"/{what}"), **request)
         return found
+
+
+def _names(states: Collection[JobState | str] | None) -> list[str] | None:
+    return None if states is None else [str(state) for state in states]
 
 
 def _job_path(job_id: str, what: str = "") -> str:

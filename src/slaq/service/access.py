@@ -41,12 +41,20 @@ class Access:
         """Return those of the jobs that the asker may see; None for all of them."""
         if self.sees_all(who):
             return None
-        live = self._live_jobs.jobs
+        return {job_id for job_id, owner in self._owners(ids).items() if owner == who.user}
+
+    def check_all(self, who: Identity, ids: Sequence[str]) -> None:
+        """Raise UnknownJobError for the first of the jobs that does not exist or that the asker may not see."""
+        owners, all_seen = self._owners(ids), self.sees_all(who)
+        for job_id in ids:
+            if job_id not in owners or not (all_seen or owners[job_id] == who.user):
+                raise UnknownJobError(job_id)
+
+    def _owners(self, ids: Sequence[str]) -> dict[str, str]:
+        live = dict(self._live_jobs.jobs)
         owners = {job_id: live[job_id].row.owner for job_id in ids if job_id in live}
         ended = [job_id for job_id in ids if job_id not in owners]
-        if ended:
-            owners |= self._live_jobs.store.owners(ended)
-        return {job_id for job_id, owner in owners.items() if owner == who.user}
+        return owners | (self._live_jobs.store.owners(ended) if ended else {})
 
 
 def may_change(who: Identity, job: LiveJob) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,16 +15,24 @@ from slaq.service.loop import EpochLoop
 from slaq.service.rounds import Rounds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What metrics tell beside the loop and the jobs."""
+
+    capacity: float
+    #: The threads beside the scheduler's, by name.
+    threads: Mapping[str, Rounds]
+    #: The only user of whom they tell; None for all.
+    user: str | None
+
+
 class _Metrics(Collector):
     """Reads every value when it is asked for."""
 
-    def __init__(
-        self, loop: EpochLoop, live_jobs: LiveJobs, capacity: float, threads: Mapping[str, Rounds]
-    ) -> None:
+    def __init__(self, loop: EpochLoop, live_jobs: LiveJobs, shown: Shown) -> None:
         self._loop = loop
         self._live_jobs = live_jobs
-        self._capacity = capacity
-        self._threads = threads
+        self._shown = shown
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -54,7 +63,8 @@ class _Metrics(Collector):
         for job in list(self._live_jobs.jobs.values()):
             held[job.row.owner] = held.get(job.row.owner, 0.0) + job.cores
         for user, count in sorted(held.items()):
-            cores.add_metric([user], count)
+            if self._shown.user in (None, user):
+                cores.add_metric([user], count)
         yield cores
 
     def _background(self) -> Iterator[Metric]:
@@ -64,7 +74,7 @@ class _Metrics(Collector):
             "slaq_thread_troubles", "What went wrong in a thread's last round.", labels=["thread"]
         )
         standing = {"scheduler": (status.alive, int(bool(status.trouble)))}
-        standing |= {name: (one.alive, len(one.troubles)) for name, one in self._threads.items()}
+        standing |= {name: (one.alive, len(one.troubles)) for name, one in self._shown.threads.items()}
         for name, (alive, count) in standing.items():
             up.add_metric([name], float(alive))
             troubles.add_metric([name], count)
@@ -74,7 +84,7 @@ class _Metrics(Collector):
         status, jobs = self._loop.status, list(self._live_jobs.jobs.values())
         age = max(self._live_jobs.clock.now() - status.decided_at, 0.0)
         return {
-            "slaq_capacity_cores": ("Cores that can be handed out.", self._capacity),
+            "slaq_capacity_cores": ("Cores that can be handed out.", self._shown.capacity),
             "slaq_granted_cores": ("Cores handed out.", self._loop.decided.granted),
             "slaq_diverged_jobs": (
                 "Jobs whose last loss is not a finite number.",
@@ -95,8 +105,8 @@ class _Metrics(Collector):
         }
 
 
-def exposition(loop: EpochLoop, live_jobs: LiveJobs, capacity: float, threads: Mapping[str, Rounds]) -> str:
-    """Return all metrics as text; `threads` are those beside the scheduler's, by name."""
+def exposition(loop: EpochLoop, live_jobs: LiveJobs, shown: Shown) -> str:
+    """Return the metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(loop, live_jobs, capacity, threads))
+    registry.register(_Metrics(loop, live_jobs, shown))
     return generate_latest(registry).decode()

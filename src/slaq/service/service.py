@@ -14,12 +14,12 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import ClosingError, DuplicateJobError, UnknownDecisionError
 from slaq.core.job import JobState
 from slaq.jobs.options import JobChanges
-from slaq.service import views
+from slaq.service import disclosure, views
 from slaq.service.access import Access, check_admin, may_change, owner_of
 from slaq.service.event_broker import EventBroker, Subscription
 from slaq.service.insights import Insights
 from slaq.service.job_control import JobControl
-from slaq.service.listing import Wanted, page
+from slaq.service.listing import Filters, Wanted, last, page
 from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.overrides import Overrides
@@ -95,23 +95,30 @@ class Service:
         raise AssertionError("numbers never end")
 
     def jobs(
-        self,
-        who: Identity,
-        *,
-        states: Collection[JobState] | None = None,
-        owner: str | None = None,
-        tag: str | None = None,
-        after: str | None = None,
-        limit: int = 100,
+        self, who: Identity, *, after: str | None = None, limit: int = 100, **filters: Unpack[Filters]
     ) -> list[JobView]:
         """Return jobs in the order of submission, those after the named one."""
-        if not self._access.sees_all(who):
-            if owner not in (None, who.user):
-                return []
-            owner = who.user
+        wanted = self._wanted(who, filters)
+        if wanted is None:
+            return []
         number = None if after is None else self._access.find(who, after).row.number
-        wanted = Wanted(states=states, owner=owner, tag=tag, after=number)
-        return [self._seen(who, job) for job in page(self._live_jobs, wanted, limit)]
+        return [self._seen(who, job) for job in page(self._live_jobs, replace(wanted, after=number), limit)]
+
+    def last_jobs(self, who: Identity, most: int, **filters: Unpack[Filters]) -> tuple[list[JobView], int]:
+        """Return the jobs that ended last or have not ended, and how many there are without a limit."""
+        wanted = self._wanted(who, filters)
+        if wanted is None:
+            return [], 0
+        found, total = last(self._live_jobs, wanted, most)
+        return [self._seen(who, job) for job in found], total
+
+    def _wanted(self, who: Identity, filters: Filters) -> Wanted | None:
+        """Return which jobs are listed; None where the asker may see none of them."""
+        wanted = Wanted(**filters)
+        # Nobody can find others' jobs by their tags, which only their owners see.
+        if self._access.sees_all(who) and (who.admin or wanted.tag is None):
+            return wanted
+        return replace(wanted, owner=who.user) if wanted.owner in (None, who.user) else None
 
     def job(self, who: Identity, job_id: str) -> JobView:
         """Return one job."""
@@ -126,7 +133,13 @@ class Service:
     ) -> list[dict[str, Any]]:
         """Return what the job reported after an iteration."""
         job = self._access.find(who, job_id)
-        return views.observations(self.store.observations(job.row.id, after=after, limit=limit))
+        found = views.observations(self.store.observations(job.row.id, after=after, limit=limit))
+        return found if may_change(who, job) else disclosure.observations_for_others(found)
+
+    def curves(self, who: Identity, ids: Sequence[str], *, most: int = 1000) -> list[dict[str, Any]]:
+        """Return the losses of several jobs in columns: of a longer curve, so many evenly spaced ones."""
+        self._access.check_all(who, ids)
+        return [views.curve(job_id, rows) for job_id, rows in self.store.curves(ids, most).items()]
 
     def allocations(
         self, who: Identity, job_id: str, *, since: float = 0.0, limit: int = 1000
@@ -196,11 +209,13 @@ class Service:
 
     # The cluster
 
-    def decisions(self, who: Identity, *, since: int = -1, limit: int = 10) -> list[dict[str, Any]]:
-        """Return decisions after an epoch; other users' jobs count in the totals only."""
+    def decisions(
+        self, who: Identity, *, since: int = -1, limit: int = 10, every: int = 1
+    ) -> list[dict[str, Any]]:
+        """Return decisions after an epoch, of every so many epochs; others' jobs count in the totals only."""
         return [
             views.decision(made, self._access.visible(who, made.ids))
-            for made in self.store.decisions_since(since, limit)
+            for made in self.store.decisions_since(since, limit, every)
         ]
 
     def decision(self, who: Identity, epoch: int | None = None) -> dict[str, Any]:
@@ -226,7 +241,7 @@ class Service:
             running=states.count(JobState.RUNNING),
             paused=states.count(JobState.PAUSED),
             throttle=self._parts.enforcement(),
-            troubles=self.troubles(),
+            troubles=self._told(who),
         )
 
     def set_policy(self, who: Identity, policy: str) -> None:
@@ -298,7 +313,7 @@ class Service:
                 return None
             if notice.owner in (None, who.user) or who.admin:
                 return notice
-            return views.notice_without_secrets(notice) if self._access.sees_all(who) else None
+            return disclosure.notice_for_others(notice) if self._access.sees_all(who) else None
 
         return self._broker.listen(show, after=after, kinds=kinds)
 
@@ -306,9 +321,9 @@ class Service:
         """End every subscription to notices: the service is about to close."""
         self._broker.close()
 
-    def health(self) -> dict[str, Any]:
-        """Return whether the service works, and what troubles it."""
-        troubles = self.troubles()
+    def health(self, who: Identity | None = None) -> dict[str, Any]:
+        """Return whether the service works, and what troubles it as far as the asker may know."""
+        troubles = self._told(who)
         return {"status": "ok" if not troubles else "troubled", "troubles": list(troubles)}
 
     def ready(self) -> tuple[bool, str]:
@@ -321,12 +336,19 @@ class Service:
             return False, "the store cannot be written"
         return True, ""
 
-    def metrics(self) -> str:
-        """Return the metrics of the scheduler and the store, as Prometheus reads them."""
-        from slaq.service.metrics import exposition
+    def metrics(self, who: Identity) -> str:
+        """Return the metrics of the scheduler and the store, as Prometheus reads them.
 
-        threads = {self._retention.rounds.name: self._retention.rounds}
-        return exposition(self._loop, self._live_jobs, self._parts.engine.capacity(), threads)
+        Of single users, admins are told of all, anyone else of themselves.
+        """
+        from slaq.service.metrics import Shown, exposition
+
+        shown = Shown(
+            capacity=self._parts.engine.capacity(),
+            threads={self._retention.rounds.name: self._retention.rounds},
+            user=None if who.admin else who.user,
+        )
+        return exposition(self._loop, self._live_jobs, shown)
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong, in one sentence each."""
@@ -366,6 +388,10 @@ class Service:
 
     # Parts of the above
 
+    def _told(self, who: Identity | None) -> tuple[str, ...]:
+        troubles = self.troubles()
+        return troubles if who is not None and who.admin else disclosure.troubles_for_others(troubles)
+
     def _check_open(self) -> None:
         if self._closing:
             raise ClosingError
@@ -373,15 +399,15 @@ class Service:
     def _ids(self, name: str) -> Iterator[str]:
         """Yield the ids to try for a job: its name, else with a number."""
         if name not in self._next_number:
-            self._next_number[name] = 2
             yield name
+            self._next_number[name] = self.store.last_number(name) + 1
         for number in count(self._next_number[name]):
             self._next_number[name] = number + 1
             yield f"{name}-{number}"
 
     def _seen(self, who: Identity, job: LiveJob) -> JobView:
         view = job.view()
-        return view if may_change(who, job) else views.without_secrets(view)
+        return view if may_change(who, job) else disclosure.job_for_others(view)
 
     def _apply_policy(self) -> None:
         """Decide by the policy and the limits that are chosen now."""

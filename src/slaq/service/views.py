@@ -1,14 +1,13 @@
-"""Losses and decisions as plain JSON, without what the asker may not see."""
+"""Losses and decisions as plain JSON."""
 
 import math
-from collections.abc import Collection
-from dataclasses import fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from slaq.core.decision import Decision
-from slaq.service.records import JobView, Notice
 from slaq.stores.sqlite.records import StoredCurve
 
 
@@ -53,6 +52,15 @@ def observations(curve: StoredCurve) -> list[dict[str, Any]]:
 #: What the API calls the columns of a decision that have other names in the store.
 _COLUMN_NAMES = {"last": "last_step", "marginal": "next_step", "sure": "guarantee"}
 
+#: The columns of a curve, in the order in which the store gives them.
+CURVE = ("iteration", "at", "loss", "cpu_seconds", "wall_seconds")
+
+
+def curve(job_id: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return the losses of a job in columns; a loss that is not finite is None."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(CURVE)
+    return {"job": job_id, **dict(zip(CURVE, columns, strict=True))}
+
 
 def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
     """Return a decision with a row for every job that may be seen (None: all), and totals for all of them."""
@@ -77,17 +85,6 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
             for place in rows
         ],
     }
-
-
-def without_secrets(view: JobView) -> JobView:
-    """Return a job without what only its owner may see: what it runs, where, and why it ended or waits."""
-    return replace(view, summary="", directory="", reason="")
-
-
-def notice_without_secrets(notice: Notice) -> Notice:
-    """Return a notice about a job without what only the job's owner may see: why it ended or waits."""
-    hidden = {"reason": ""} if "reason" in notice.body else {}
-    return replace(notice, body={**notice.body, **hidden})
 
 
 def _plain(value: Any) -> Any:

@@ -101,14 +101,14 @@ def _add_probes(app: FastAPI) -> None:
     )
     def show_metrics(request: Request, service: Serving, who: Who) -> Response:
         """Show the metrics of the scheduler, the store and the API."""
-        text = service.metrics() + request.app.state.counts.text()
+        text = service.metrics(who) + request.app.state.counts.text()
         return Response(text, media_type=_METRICS_TYPE)
 
     @app.get(f"{PREFIX}/health", response_model=responses.Health, responses=refusals(), tags=["service"])
     def show_health(service: Serving, who: Who) -> Response:
         """Show how the service is, in detail."""
         ready, reason = service.ready()
-        return reply(responses.ANYTHING, {**service.health(), "ready": ready, "reason": reason})
+        return reply(responses.ANYTHING, {**service.health(who), "ready": ready, "reason": reason})
 
     @app.get(DOCUMENT, response_model=dict, responses=refusals(), tags=["service"])
     async def show_openapi(request: Request, who: Who) -> Response:

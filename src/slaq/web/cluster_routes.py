@@ -58,9 +58,11 @@ def list_decisions(
     who: Who,
     since: Annotated[int, Query(ge=-1, lt=2**53, description="After this epoch.")] = -1,
     limit: Annotated[int, Query(ge=1, le=100, description="So many at most.")] = 10,
+    every: Annotated[int, Query(ge=1, lt=2**31, description="Of epochs that this divides.")] = 1,
 ) -> Response:
     """List decisions, the earliest first, with the numbers of those jobs that you may see."""
-    return reply(responses.ANYTHING, {"decisions": service.decisions(who, since=since, limit=limit)})
+    found = service.decisions(who, since=since, limit=limit, every=every)
+    return reply(responses.ANYTHING, {"decisions": found})
 
 
 @router.get(

@@ -47,6 +47,22 @@ def list_observations(
     return reply(responses.ANYTHING, {"observations": found, "next": following})
 
 
+@router.get("/curves", response_model=responses.CurveList, responses=refusals(404))
+def list_curves(
+    service: Serving,
+    who: Who,
+    job: Annotated[
+        list[Annotated[str, Query(min_length=1, max_length=200)]],
+        Query(min_length=1, max_length=200, description="The jobs' ids; may be repeated."),
+    ],
+    most: Annotated[
+        int, Query(ge=1, le=10_000, description="Losses of each; of more, evenly spaced ones.")
+    ] = 1000,
+) -> Response:
+    """List the losses of several jobs in columns."""
+    return reply(responses.ANYTHING, {"curves": service.curves(who, list(dict.fromkeys(job)), most=most)})
+
+
 @router.get("/jobs/{job_id}/allocations", response_model=responses.AllocationList, responses=refusals(404))
 def list_allocations(
     job_id: JobId,

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from slaq.core.job import JobState
+from slaq.service.listing import Filters
 from slaq.service.records import JobView
 from slaq.web import responses
 from slaq.web.dependencies import JobId, Serving, Who
@@ -13,6 +14,7 @@ from slaq.web.models import JobChange, JobEnd, SubmissionBody
 from slaq.web.responses import refusals, reply
 
 router = APIRouter(tags=["jobs"])
+Moment = Annotated[float, Query(ge=0, le=1e11, allow_inf_nan=False)] | None
 
 
 @router.post("/jobs", status_code=201, response_model=JobView, responses=refusals(404, 409, 507))
@@ -36,11 +38,28 @@ def list_jobs(  # noqa: PLR0913 (one parameter per filter)
         str | None, Query(min_length=1, max_length=200, description="Submitted after this job.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
+    submitted_since: Annotated[Moment, Query(description="Submitted at this moment or later.")] = None,
+    ended_since: Annotated[Moment, Query(description="Not ended, or ended at this moment or later.")] = None,
+    last: Annotated[
+        int | None,
+        Query(
+            ge=1, le=10_000, description="Only so many: those that have not ended, or ended last. No pages."
+        ),
+    ] = None,
 ) -> Response:
     """List the jobs that you may see, in the order of their submission."""
-    states = None if state is None else frozenset(state)
-    views = service.jobs(who, states=states, owner=owner, tag=tag, after=after, limit=limit)
-    page = {"jobs": views, "next": views[-1].id if len(views) == limit else None}
+    filters: Filters = {
+        "states": None if state is None else frozenset(state),
+        "owner": owner,
+        "tag": tag,
+        "submitted_since": submitted_since,
+        "ended_since": ended_since,
+    }
+    if last is not None:
+        views, total = service.last_jobs(who, last, **filters)
+        return reply(responses.JOBS, {"jobs": views, "next": None, "total": total})
+    views = service.jobs(who, after=after, limit=limit, **filters)
+    page = {"jobs": views, "next": views[-1].id if len(views) == limit else None, "total": None}
     return reply(responses.JOBS, page)
 
 

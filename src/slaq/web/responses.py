@@ -15,10 +15,14 @@ from slaq.web.problems import MEDIA_TYPE, Problem
 
 
 class JobPage(TypedDict):
-    """Jobs in the order of their submission; `next` is for `after`, to read on, and null at the end."""
+    """Jobs in the order of their submission; `next` is for `after`, to read on, and null at the end.
+
+    `total` says how many jobs there would be without `last`; null where that is not given.
+    """
 
     jobs: list[JobView]
     next: str | None
+    total: int | None
 
 
 class ObservationReply(TypedDict):
@@ -37,6 +41,23 @@ class ObservationList(TypedDict):
 
     observations: list[ObservationReply]
     next: int
+
+
+class CurveReply(TypedDict):
+    """The losses of one job in columns; `loss` is null where it was not a finite number."""
+
+    job: str
+    iteration: list[int]
+    at: list[float]
+    loss: list[float | None]
+    cpu_seconds: list[float | None]
+    wall_seconds: list[float | None]
+
+
+class CurveList(TypedDict):
+    """The losses of several jobs, in the order in which they were asked for."""
+
+    curves: list[CurveReply]
 
 
 class AllocationReply(TypedDict):

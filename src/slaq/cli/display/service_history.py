@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 #: Decisions per request.
 PAGE = 100
+#: Rows of decisions that are fetched, about, and the fewest and most decisions.
+ROWS, FEWEST, DECISIONS = 20_000, 100, 1_000
 
 
 class FetchedHistory(History):
     """The jobs, losses and decisions that were fetched."""
 
     def __init__(
-        self, views: Sequence[Mapping[str, Any]], curves: Mapping[str, list[Any]], decisions: list[Any]
+        self,
+        views: Sequence[Mapping[str, Any]],
+        curves: Mapping[str, Mapping[str, Any]],
+        decisions: list[Any],
     ) -> None:
         start = min((view["submitted_at"] for view in views), default=0.0)
         chosen = {view["id"] for view in views}
@@ -51,10 +56,10 @@ def fetch(
     client: "Client", views: Sequence[Mapping[str, Any]], progress: Callable[[float], None]
 ) -> FetchedHistory:
     """Return the history of these jobs, as far as the service still stores it."""
-    curves = {}
-    for place, view in enumerate(views):
-        curves[view["id"]] = list(client.observations(view["id"]))
-        progress(0.5 * place / len(views))
+    curves: dict[str, Mapping[str, Any]] = {}
+    for curve in client.curves([view["id"] for view in views]):
+        curves[curve["job"]] = curve
+        progress(0.5 * len(curves) / len(views))
     decisions = []
     for found, done in _decisions(client, views):
         decisions.append(found)
@@ -72,13 +77,21 @@ def _decisions(
     end = max(ends, default=start)
     # Find the first decision by bisection: epochs vary in length, and some are missing.
     since = bisect_left(range(cluster["epoch"]), start, key=lambda epoch: _time_after(client, epoch)) - 1
-    while page := client.decisions(since=since, limit=PAGE):
+    every = _stride(client, since, cluster["epoch"] - since)
+    while page := client.decisions(since=since, limit=PAGE, every=every):
         for found in page:
             if found["time"] > end:
                 return
             if found["time"] >= start:
                 yield found, (found["time"] - start) / max(end - start, 1e-9)
         since = page[-1]["epoch"]
+
+
+def _stride(client: "Client", since: int, epochs: int) -> int:
+    """Return of how many epochs one is fetched, so that about ROWS rows come, and DECISIONS decisions at most."""
+    sample = client.decisions(since=since + epochs // 2, limit=1)
+    wanted = min(max(ROWS // max(len(sample[0]["jobs"]), 1), FEWEST), DECISIONS) if sample else DECISIONS
+    return max(math.ceil(epochs / wanted), 1)
 
 
 def _time_after(client: "Client", epoch: int) -> float:
@@ -98,19 +111,20 @@ def _spec(view: Mapping[str, Any], start: float) -> JobSpec:
     )
 
 
-def _events(view: Mapping[str, Any], curve: Sequence[Mapping[str, Any]], start: float) -> list[Event]:
+def _events(view: Mapping[str, Any], curve: Mapping[str, Any], start: float) -> list[Event]:
+    columns = (curve[name] for name in ("iteration", "at", "loss", "cpu_seconds", "wall_seconds"))
     events: list[Event] = [
         LossObserved(
             job_id=view["id"],
-            at=one["at"] - start,
+            at=at - start,
             observation=Observation(
-                iteration=one["iteration"],
-                loss=math.nan if one["loss"] is None else one["loss"],
-                cpu_seconds=one["cpu_seconds"] or 0.0,
-                wall_seconds=one["wall_seconds"] or 0.0,
+                iteration=iteration,
+                loss=math.nan if loss is None else loss,
+                cpu_seconds=cpu or 0.0,
+                wall_seconds=wall or 0.0,
             ),
         )
-        for one in curve
+        for iteration, at, loss, cpu, wall in zip(*columns, strict=True)
     ]
     if view["ended_at"] is not None:
         state, reason = JobState(view["state"]), view["reason"]

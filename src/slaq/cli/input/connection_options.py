@@ -22,6 +22,9 @@ T = TypeVar("T")
 #: Seconds to wait for a service that restarts: in most verbs, and in verbs that wait for jobs.
 PATIENCE, LONG_PATIENCE = 30.0, 3600.0
 
+#: Jobs whose ids complete: those that have not ended, and then those that ended last.
+COMPLETED_JOBS = 1000
+
 URL = click.option(
     "--url",
     envvar="SLAQ_URL",
@@ -81,7 +84,7 @@ def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Return the ids of jobs that begin with `incomplete`; none if the service does not answer at once."""
     try:
         with client_for(ctx.params.get("url"), ctx.params.get("token_file"), patience=0.0) as client:
-            jobs = client.list_jobs()
+            jobs, _ = client.last_jobs(COMPLETED_JOBS)
     except Exception:
         # A message would disturb the line that the user is typing.
         return []

@@ -4,11 +4,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from slaq.cli.display.job_columns import ACTIVE
+from slaq.cli.display.job_columns import ACTIVE, ENDED
 from slaq.cli.top.screen import Feed, ScreenState
 
 if TYPE_CHECKING:
     from slaq.client import Client
+
+
+#: Ended jobs that are shown, those that ended last.
+SHOWN = 200
 
 
 class ClientFeed(Feed):
@@ -19,9 +23,12 @@ class ClientFeed(Feed):
 
     @override
     def look(self, *, ended: bool) -> ScreenState:
-        return ScreenState(
-            jobs=self._client.list_jobs(states=None if ended else ACTIVE), cluster=self._client.cluster()
-        )
+        jobs = self._client.list_jobs(states=ACTIVE)
+        if ended:
+            known = {job["id"] for job in jobs}
+            last, _ = self._client.last_jobs(SHOWN, states=ENDED)
+            jobs += [job for job in last if job["id"] not in known]
+        return ScreenState(jobs=jobs, cluster=self._client.cluster())
 
     @override
     def act(self, verb: str, job_id: str) -> None:

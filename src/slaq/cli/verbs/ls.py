@@ -1,6 +1,7 @@
 """`slaq ls`: lists the jobs of the service."""
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 #: Seconds for which a job that has ended is still listed.
 RECENT = 86400.0
+#: Ended jobs that a table shows, those that ended last.
+SHOWN = 50
 
 
 @click.command("ls")
@@ -53,52 +56,86 @@ def command(
 ) -> None:
     """List the jobs that you may see, in the order of their submission.
 
-    Without options these are the jobs that have not ended, and those that ended within a day.
+    Without options these are the jobs that have not ended, and those that ended within a day. The table shows
+    only the last ended ones of them, and says how many more there are; --all and --ended-within show all of theirs.
 
     \b
     slaq ls
     slaq ls --state failed --json
     slaq cancel $(slaq ls --active --quiet --tag sweep)
     """
-    from slaq.cli.display.job_columns import ENDED, suited
-
     if sum((everything, active, ended_within is not None)) > 1:
         raise click.UsageError("--all, --active and --ended-within exclude each other; give only one of them")
     now = time.time()
-    since = now - (ended_within or RECENT)
-    jobs = [
-        job
-        for job in client.list_jobs(states=_asked(states, active=active), owner=user, tag=tag)
-        if everything or job["state"] not in ENDED or (job["ended_at"] or now) >= since
-    ]
+    wanted = _Wanted(
+        states=_asked(states, active=active),
+        owner=user,
+        tag=tag,
+        ended_since=None if everything else now - (ended_within or RECENT),
+    )
+    whole = everything or ended_within is not None or as_json or quiet
+    jobs, more = (wanted.every(client), 0) if whole else wanted.latest(client)
     if as_json:
         print_json(jobs)
     elif quiet:
         for job in jobs:
             say(job["id"])
     else:
-        _print_table(jobs, suited(jobs), now)
+        _print_table(jobs, now)
+        if more:
+            say(f"and {more:,} more that ended within a day; slaq ls --ended-within 1d shows them", err=True)
 
 
-def _asked(states: tuple[str, ...], *, active: bool) -> tuple[str, ...] | None:
-    """Return the states to request; None for all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Which jobs are listed."""
+
+    states: tuple[str, ...]
+    owner: str | None
+    tag: str | None
+    ended_since: float | None
+
+    def every(self, client: "Client") -> list[dict[str, Any]]:
+        """Return all of them."""
+        return client.list_jobs(**self._filters(self.states))
+
+    def latest(self, client: "Client") -> tuple[list[dict[str, Any]], int]:
+        """Return those that have not ended and the last ended ones, and how many are left out."""
+        from slaq.cli.display.job_columns import ACTIVE, ENDED
+
+        active = tuple(state for state in self.states if state in ACTIVE)
+        ended = tuple(state for state in self.states if state in ENDED)
+        jobs = client.list_jobs(**self._filters(active)) if active else []
+        if not ended:
+            return jobs, 0
+        known = {job["id"] for job in jobs}
+        last, total = client.last_jobs(SHOWN, **self._filters(ended))
+        # A job may end between the two answers.
+        jobs += [job for job in last if job["id"] not in known]
+        return sorted(jobs, key=lambda job: float(job["submitted_at"])), max(total - len(last), 0)
+
+    def _filters(self, states: tuple[str, ...]) -> dict[str, Any]:
+        return {"states": states, "owner": self.owner, "tag": self.tag, "ended_since": self.ended_since}
+
+
+def _asked(states: tuple[str, ...], *, active: bool) -> tuple[str, ...]:
+    """Return the states to request."""
     from slaq.cli.display.job_columns import ACTIVE
 
-    if states:
-        return tuple(state for state in states if not active or state in ACTIVE)
-    return ACTIVE if active else None
+    return tuple(state for state in states or STATES if not active or state in ACTIVE)
 
 
-def _print_table(jobs: list[dict[str, Any]], columns: Any, now: float) -> None:
+def _print_table(jobs: list[dict[str, Any]], now: float) -> None:
     from rich.table import Table
 
-    from slaq.cli.display.job_columns import STYLES
+    from slaq.cli.display.job_columns import STYLES, suited
     from slaq.cli.display.terminal import cell, show
 
     if not jobs:
         say("no jobs", err=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = suited(jobs)
     for column in columns:
         table.add_column(column.name, justify="right" if column.numeric else "left", no_wrap=True)
     for job in jobs:

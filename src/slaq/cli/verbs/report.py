@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slaq.cli.display.outputs import page_path
+from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN, span
 from slaq.cli.input.connection_options import JSON, connects, print_json
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from slaq.client import Client
 
 DAY = 86400.0
+#: Jobs that a report covers unless another number is asked for.
+MOST = 1000
 
 
 @click.command("report")
@@ -28,16 +31,31 @@ DAY = 86400.0
 )
 @click.option("--user", metavar="NAME", help="Only jobs of this user.")
 @click.option("--tag", help="Only jobs with this tag.")
+@click.option(
+    "--jobs",
+    "most",
+    type=click.IntRange(1, 10_000),
+    default=MOST,
+    show_default=True,
+    metavar="N",
+    help="Only so many jobs: those that have not ended, then those that ended last.",
+)
 @JSON
 @connects
 def command(
-    client: "Client", file: Path | None, since: float, user: str | None, tag: str | None, as_json: bool
+    client: "Client",
+    file: Path | None,
+    since: float,
+    user: str | None,
+    tag: str | None,
+    most: int,
+    as_json: bool,
 ) -> None:
     """Write a page about the jobs of the service into FILE, one self-contained HTML file.
 
     The page shows the mean loss over time, the time to reach each share of the reduction, the cores of each
-    job, and one job in detail with its forecasts. It covers the jobs that you may see, and the decisions that
-    are still in the store.
+    job, and one job in detail with its forecasts. It covers the jobs that you may see, the last 1,000 of them
+    unless --jobs says otherwise, and the decisions that are still in the store.
 
     \b
     slaq report today.html
@@ -52,11 +70,13 @@ def command(
     from slaq.core.outcome import JobCurve, measure
 
     begin = time.time() - since
-    views = [view for view in client.list_jobs(owner=user, tag=tag) if view["submitted_at"] >= begin]
+    views, total = client.last_jobs(most, owner=user, tag=tag, submitted_since=begin)
     if not views:
         raise click.ClickException(
             f"no job was submitted within the last {span(since)}; give a longer --since"
         )
+    if total > len(views):
+        say(f"only the last {len(views):,} of {total:,} jobs; --jobs N reports on more", err=True)
     cluster = client.cluster()
     with progress(stages=1) as stage:
         history = fetch(client, views, stage("fetching"))
@@ -69,16 +89,17 @@ def command(
         page.write_report(
             file,
             title=_title(views),
-            facts=_facts(client, cluster, views),
-            command=_command(file, since, user, tag),
+            facts=_facts(client, cluster, views, total),
+            command=_command(file, since, user, tag, most),
         )
 
 
-def _command(file: Path, since: float, user: str | None, tag: str | None) -> str:
+def _command(file: Path, since: float, user: str | None, tag: str | None, most: int) -> str:
     """Return the command that makes the same page again."""
     words = ["slaq", "report", str(file), "--since", f"{since:g}"]
     words += [] if user is None else ["--user", user]
     words += [] if tag is None else ["--tag", tag]
+    words += [] if most == MOST else ["--jobs", str(most)]
     return shlex.join(words)
 
 
@@ -86,12 +107,15 @@ def _title(views: list[dict[str, Any]]) -> str:
     return f"{len(views)} {'job' if len(views) == 1 else 'jobs'} of the service"
 
 
-def _facts(client: "Client", cluster: dict[str, Any], views: list[dict[str, Any]]) -> dict[str, str]:
+def _facts(
+    client: "Client", cluster: dict[str, Any], views: list[dict[str, Any]], total: int
+) -> dict[str, str]:
     states = [view["state"] for view in views]
+    more = f"; {total - len(views):,} earlier ones are left out" if total > len(views) else ""
     owners = sorted({view["owner"] for view in views})
     return {
         "service": client.address,
-        "jobs": ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))),
+        "jobs": ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) + more,
         "users": ", ".join(owners),
         "capacity": f"{cluster['capacity']:g} cores",
         "epoch": f"{cluster['epoch_seconds']:g} s",

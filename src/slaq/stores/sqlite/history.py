@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
+from typing import Any, Unpack
 
 import numpy as np
 from typing_extensions import override
@@ -18,11 +19,24 @@ from slaq.stores.sqlite.file import DatabaseFile
 from slaq.stores.sqlite.log import batches_since, events_of
 from slaq.stores.sqlite.packing import spec_of, storable, submission_of, unpack_decision
 from slaq.stores.sqlite.queries import SQL
-from slaq.stores.sqlite.records import JobRow, LogEntry, StoredCurve
+from slaq.stores.sqlite.records import JobFilters, JobRow, LogEntry, StoredCurve
 
 #: The columns of `jobs` in a JobRow, in its order; the other fields are stored as JSON.
 _COLUMNS = tuple(one.name for one in fields(JobRow) if one.name not in ("spec", "submission"))
+_CONDITIONS = {
+    "owner": "owner = ?",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+    "after_number": "number > ?",
+    "before_number": "number < ?",
+    "submitted_since": "submitted_at >= ?",
+    "ended_since": "(ended_at IS NULL OR ended_at >= ?)",
+}
+_LATEST = "COALESCE(ended_at, submitted_at) DESC, number DESC"
 _SELECT = f"SELECT {', '.join(_COLUMNS)}, spec, submission FROM jobs JOIN requests ON job = number"
+
+
+#: Rows of iteration, moment, loss, CPU seconds and wall seconds; NULL for what is no number.
+CurvePart = list[list[Any]]
 
 
 class SqliteHistory(History):
@@ -43,36 +57,35 @@ class SqliteHistory(History):
         self,
         states: Collection[JobState] | None = None,
         *,
-        owner: str | None = None,
-        tag: str | None = None,
-        after_number: int | None = None,
-        before_number: int | None = None,
         limit: int | None = None,
+        last: int | None = None,
+        **filters: Unpack[JobFilters],
     ) -> list[JobRow]:
-        """Return jobs in the order of submission, with numbers in a given range."""
-        conditions = ["1"]
-        values: list[str | int] = []
-        if states is not None:
-            # A page is full soon by going through the jobs in order ("+": without the index, which has those
-            # of several states in another); all of them are found by their state, however many others there are.
-            column = "state" if limit is None or len(states) == 1 else "+state"
-            conditions.append(f"{column} IN ({', '.join(repr(str(JobState(one))) for one in states)})")
-        if owner is not None:
-            conditions.append("owner = ?")
-            values.append(storable(owner))
-        if tag is not None:
-            conditions.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-            values.append(storable(tag))
-        if after_number is not None:
-            conditions.append("number > ?")
-            values.append(after_number)
-        if before_number is not None:
-            conditions.append("number < ?")
-            values.append(before_number)
-        query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY number LIMIT ?"
+        """Return jobs in the order of submission; with `last` only so many, those that ended last."""
+        # A page is full soon by going through the jobs in order ("+": without the index, which has those of
+        # several states in another); all of them are found by their state, however many others there are.
+        column = "state" if (limit is None and last is None) or len(states or ()) == 1 else "+state"
+        where, values = _where(states, filters, column)
+        query = f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?"
+        if last is not None:
+            latest = f"SELECT number FROM jobs WHERE {where} ORDER BY {_LATEST} LIMIT ?"
+            query = f"{_SELECT} WHERE number IN ({latest}) ORDER BY number LIMIT ?"
+            values.append(last)
         with self._file.reading() as db:
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
         return [_job_row(row) for row in found]
+
+    def count(self, states: Collection[JobState] | None = None, **filters: Unpack[JobFilters]) -> int:
+        """Return how many jobs `rows` would return without a limit."""
+        where, values = _where(states, filters, "+state")
+        with self._file.reading() as db:
+            return int(db.execute(f"SELECT count(*) FROM jobs WHERE {where}", values).fetchone()[0])
+
+    def last_number(self, name: str) -> int:
+        """Return the largest number after a name and a dash in the id of any job; 1 if there is none."""
+        with self._file.reading() as db:
+            found = db.execute(SQL["last_number"], {"name": storable(name)}).fetchone()
+        return int(found[0] or 1)
 
     def owners(self, ids: Collection[str]) -> dict[str, str]:
         """Return the owner of each job; leave out unknown and pruned jobs."""
@@ -105,11 +118,11 @@ class SqliteHistory(History):
             ).fetchone()
         return None if found is None else unpack_decision(found[0])
 
-    def decisions_since(self, epoch: int, limit: int | None = None) -> list[Decision]:
-        """Return the decisions of later epochs than this, in order."""
-        query = "SELECT body FROM decisions WHERE epoch > ? ORDER BY epoch, seq LIMIT ?"
+    def decisions_since(self, epoch: int, limit: int | None = None, every: int = 1) -> list[Decision]:
+        """Return the decisions of later epochs than this, in order; those whose number `every` divides."""
+        query = "SELECT body FROM decisions WHERE epoch > ? AND epoch % ? = 0 ORDER BY epoch, seq LIMIT ?"
         with self._file.reading() as db:
-            found = db.execute(query, (epoch, -1 if limit is None else limit)).fetchall()
+            found = db.execute(query, (epoch, every, -1 if limit is None else limit)).fetchall()
         return [unpack_decision(body) for (body,) in found]
 
     def cluster_events(self) -> Sequence[CapacityChanged]:
@@ -146,6 +159,15 @@ class SqliteHistory(History):
             },
             metrics=[json.loads(text) if text else {} for text in columns[5]],
         )
+
+    def curves(self, ids: Collection[str], most: int) -> dict[str, CurvePart]:
+        """Return the losses of several jobs in one pass: of a longer curve than `most`, evenly spaced ones."""
+        with self._file.reading() as db:
+            found = db.execute(SQL["curves"], {"ids": json.dumps(list(ids)), "most": most}).fetchall()
+        curves: dict[str, CurvePart] = {job_id: [] for job_id in ids}
+        for job_id, *loss in found:
+            curves[job_id].append(loss)
+        return curves
 
     def allocations(
         self, job_id: str, *, since: float = 0.0, limit: int | None = None
@@ -206,6 +228,22 @@ class SqliteHistory(History):
 
     def _number(self, db: sqlite3.Connection, job_id: str) -> int:
         return self._numbers(db, job_id)[0]
+
+
+def _where(
+    states: Collection[JobState] | None, filters: JobFilters, column: str
+) -> tuple[str, list[str | int | float]]:
+    """Return the condition on jobs, and its values in order."""
+    conditions = ["1"]
+    values: list[str | int | float] = []
+    if states is not None:
+        conditions.append(f"{column} IN ({', '.join(repr(str(JobState(one))) for one in states)})")
+    for name, condition in _CONDITIONS.items():
+        value: Any = filters.get(name)
+        if value is not None:
+            conditions.append(condition)
+            values.append(storable(value) if isinstance(value, str) else value)
+    return " AND ".join(conditions), values
 
 
 def _job_row(row: Row) -> JobRow:

@@ -104,6 +104,25 @@ WHERE job = :job AND curve = :curve AND iteration > :after
 ORDER BY iteration
 LIMIT :limit;
 
+-- name: curves
+-- The first loss and the last one are always among them.
+SELECT id, observations.iteration, at, observations.loss, observations.cpu_seconds, wall_seconds
+FROM jobs CROSS JOIN observations ON job = number AND observations.curve = jobs.curve
+WHERE id IN (SELECT value FROM json_each(:ids))
+    AND (
+        jobs.iteration < :most
+        OR observations.iteration % (jobs.iteration / :most + 1) = 0
+        OR observations.iteration = jobs.iteration
+    )
+ORDER BY number, observations.iteration;
+
+-- name: last_number
+-- "." is the character after "-", so that the ids between are those that begin with the name and a dash.
+SELECT max(CAST(substr(id, length(:name) + 2) AS INTEGER))
+FROM jobs
+WHERE id > :name || '-' AND id < :name || '.' AND substr(id, length(:name) + 2) NOT GLOB '*[^0-9]*'
+    AND length(id) <= length(:name) + 16;
+
 -- name: allocations
 SELECT at, cores
 FROM (SELECT at, cores FROM allocations WHERE job = :job AND at >= :since ORDER BY at LIMIT :limit)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from slaq.core.allocation import Grant
 from slaq.core.arrays import Floats, Integers
 from slaq.core.decision import Decision
@@ -71,6 +73,20 @@ class JobRow:
     def identity(self) -> JobIdentity:
         """Which submission it is."""
         return JobIdentity(number=self.number, id=self.id, owner=self.owner, submitted_at=self.submitted_at)
+
+
+class JobFilters(TypedDict, total=False):
+    """What stored jobs are chosen by, beside their state; None for any."""
+
+    owner: str | None
+    tag: str | None
+    #: With numbers above and below these.
+    after_number: int | None
+    before_number: int | None
+    #: Submitted at this moment or later.
+    submitted_since: float | None
+    #: Not ended, or ended at this moment or later.
+    ended_since: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
