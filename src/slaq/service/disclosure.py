@@ -9,39 +9,14 @@ from slaq.service.records import JobView, Notice
 #: What a job's owner and admins alone see, with what others see in its place: all that a user wrote, or a job did.
 WITHHELD: Mapping[str, Any] = {"reason": "", "summary": "", "directory": "", "tags": ()}
 #: What everyone sees who may see the job.
-DISCLOSED = frozenset(
-    [
-        "id",
-        "owner",
-        "state",
-        "work",
-        "trains",
-        "weight",
-        "min_cores",
-        "max_cores",
-        "sizes",
-        "memory",
-        "arrival",
-        "after",
-        "target_loss",
-        "stop_at",
-        "deadline",
-        "submitted_at",
-        "started_at",
-        "ended_at",
-        "cores",
-        "can_use",
-        "iteration",
-        "first_loss",
-        "loss",
-        "best_loss",
-        "reduction",
-        "diverged",
-        "cpu_seconds",
-        "attempts",
-        "prospect",
-    ]
-)
+# fmt: off
+DISCLOSED = frozenset({
+    "id", "owner", "state", "work", "trains", "weight", "min_cores", "max_cores", "sizes", "memory",
+    "arrival", "after", "target_loss", "stop_at", "deadline", "submitted_at", "started_at", "ended_at",
+    "cores", "can_use", "iteration", "first_loss", "loss", "best_loss", "reduction", "diverged",
+    "cpu_seconds", "attempts", "prospect",
+})
+# fmt: on
 #: What everyone sees of a notice about a job that they may see, beside its kind, its moment, the job and its owner.
 NOTICED = frozenset({"state", "iteration", "loss", "reduction", "cores", "diverged", "weight", "max_cores"})
 
