@@ -218,7 +218,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "jobs": [played],
     }  # fmt: skip
     answers: dict[str, dict[str, Any]] = {
-        "/jobs": {"jobs": [job], "next": None, "ended": 0},
+        "/jobs": {"jobs": [job], "next": None, "total": 1},
         "/cluster": cluster,
         "/users": {"users": [user]},
         "/whatif": {"horizon": 1.0, "replays": [replay, replay]},
