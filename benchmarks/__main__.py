@@ -11,6 +11,7 @@ BENCHMARKS = {
     "local_engine": False,
     "nine_algorithms": False,
     "service_store": False,
+    "service_age": False,
     "prospect_calibration": False,
     "simulated_quality": False,
     "spark_engine": False,

@@ -145,7 +145,7 @@ def _requests(client: Any) -> dict[str, Any]:
         "metrics": client.metrics,
         "submit under a taken name": lambda: client.submit_command(["true"], name="job"),
         "submit under it again": lambda: client.submit_command(["true"], name="job"),
-        "prune, nothing to remove": lambda: client.prune(keep_decisions=10**9),
+        "prune, nothing to remove": lambda: client.prune(before=1.0, keep_decisions=10**9),
     }
 
 

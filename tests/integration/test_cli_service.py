@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slaq.cli.main import VERBS, main
-from slaq.client import connect
+from slaq.client import Client, connect
+from slaq.service.records import Submission
 from tests.integration.serving import PATIENCE, Served, serving, until
 
 #: Prints losses that fall, for ever.
@@ -174,6 +176,42 @@ def test_show_tells_what_a_job_needs_and_waits_for(endless: str) -> None:
         (seen,) = (one.view for one in client.jobs() if one.id == job)
         assert (seen.sizes, seen.after) == ((0.5, 1.0), (endless,))
     slaq("cancel", job)
+
+
+def _moment_of_end(client: Client, job: str) -> float | None:
+    moment: float | None = client.show_job(job)["ended_at"]
+    return moment
+
+
+def test_tables_and_reports_tell_what_they_leave_out(
+    served: Served, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many ended jobs `ls` shows the last ones and says how many more there are; a report says so too."""
+    monkeypatch.setattr("slaq.cli.verbs.ls.SHOWN", 2)
+    with served.client("kim") as client:
+        for name in ("kim-1", "kim-2", "kim-3", "kim-4"):
+            client.send(Submission(external=True, options={"name": name}))
+        for name in ("kim-1", "kim-4", "kim-2"):
+            client.end(name, state="completed")
+            until(partial(_moment_of_end, client, name))
+    done = slaq("ls", "--user", "kim")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["kim-2", "kim-3", "kim-4"]
+    assert "and 1 more that ended within a day; slaq ls --ended-within 1d" in done.stderr
+    every = ["kim-1", "kim-2", "kim-3", "kim-4"]
+    assert slaq("ls", "--user", "kim", "--quiet").stdout.split() == every
+    for words in (("ls", "--user", "kim", "--ended-within", "1d"), ("ls", "--user", "kim", "--all")):
+        plain = slaq(*words).stdout
+        with monkeypatch.context() as long:
+            long.setattr("slaq.cli.verbs.ls.LONG", 0)
+            assert slaq(*words).stdout.splitlines()[0] == plain.splitlines()[0]
+            assert [line.split()[:2] for line in slaq(*words).stdout.splitlines()] == [
+                line.split()[:2] for line in plain.splitlines()
+            ]
+    report = slaq("report", "--user", "kim", "--jobs", "2", "--json")
+    assert json.loads(report.stdout)["jobs"] == ["kim-2", "kim-3"]
+    assert "only the last 2 of 4 jobs" in report.stderr
+    with served.client("kim") as client:
+        client.end("kim-3", state="completed")
 
 
 def test_jobs_are_steered(endless: str) -> None:

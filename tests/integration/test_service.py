@@ -146,6 +146,16 @@ def _check_listings(service: Service, ids: list[str]) -> None:
         after = None if start is None else ids[start]
         listed = service.jobs(ME, states=which, owner=owner, tag=tag, after=after, limit=limit)
         assert listed == fitting[:limit]
+        if start is None:
+            last, total = service.last_jobs(ME, limit, states=which, owner=owner, tag=tag)
+            # Those that have not ended count as the last ones.
+            ranked = sorted(fitting, key=lambda view: (not view.state.ended, view.ended_at or 0.0))
+            chosen = {view.id for view in ranked[max(len(ranked) - limit, 0) :]}
+            lasting = [view for view in fitting if not view.state.ended]
+            if len(lasting) > limit:
+                chosen = {view.id for view in lasting[-limit:]}
+            assert total == len(fitting)
+            assert last == [view for view in fitting if view.id in chosen]
 
 
 def test_a_listing_is_what_is_said_of_each_job(open_service: Callable[..., Service]) -> None:

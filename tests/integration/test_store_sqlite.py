@@ -22,6 +22,7 @@ from slaq.core.events import CapacityChanged, Event, JobEnded, LearningRateChang
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite import packing as sqlite_packing
+from slaq.stores.sqlite.records import JobFilters
 from slaq.testing.store_contract import IN_MEMORY, decision, grant, observed
 
 #: The last of these may end.
@@ -423,6 +424,68 @@ def test_listings_are_what_their_filters_say(
         ]
         assert [row.id for row in store.rows(**filters)] == expected[: filters.get("limit")]
         assert len(store.rows()) == len(jobs)
+
+
+@given(
+    ends=st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=12),
+    since=st.integers(0, 6),
+    submitted=st.integers(0, 12),
+    last=st.integers(1, 12),
+)
+def test_the_last_jobs_are_those_that_ended_last(
+    ends: list[int | None], since: int, submitted: int, last: int
+) -> None:
+    """Filters by time leave out what they say; of the others the last come, in order, and all are counted."""
+    with fresh_store() as store, store.epoch():
+        for number, end in enumerate(ends, start=1):
+            store.submit_job(JobSpec(id=f"job-{number}"), owner="mia", submission={}, at=float(number))
+            if end is not None:
+                store.change(f"job-{number}", state=JobState.COMPLETED, ended_at=float(end))
+        fitting = [
+            (number if end is None else end, number)
+            for number, end in enumerate(ends, start=1)
+            if (end is None or end >= since) and number >= submitted
+        ]
+        about: JobFilters = {"ended_since": float(since), "submitted_since": float(submitted)}
+        assert store.count(**about) == len(fitting)
+        expected = sorted(number for _, number in sorted(fitting)[-last:])
+        assert [row.number for row in store.rows(last=last, **about)] == expected
+
+
+@given(
+    name=st.sampled_from(["a", "a-b", "é%_*"]),
+    ids=st.sets(
+        st.sampled_from(["a", "a-", "a-2", "a-7", "a-b", "a-b-12", "a-b-3x", "a.9", "é%_*-4", "a-é", "a-03"])
+    ),
+)
+def test_the_next_number_of_a_name_is_beyond_all_of_its_own(name: str, ids: set[str]) -> None:
+    """Of all ids that are the name, a dash and digits, the largest number is found; without any it is 1."""
+    with fresh_store() as store, store.epoch():
+        for job_id in ids:
+            store.submit(JobSpec(id=job_id))
+        ends = [job_id.removeprefix(f"{name}-") for job_id in ids if job_id.startswith(f"{name}-")]
+        assert store.last_number(name) == max((int(end) for end in ends if end.isdecimal()), default=1)
+
+
+@given(lengths=st.lists(st.integers(0, 40), max_size=5), most=st.integers(1, 50))
+def test_curves_of_many_jobs_are_those_of_each(lengths: list[int], most: int) -> None:
+    """Read together, curves are what they are alone: whole up to `most`, else evenly spaced with first and last."""
+    with fresh_store() as store, store.epoch():
+        for job, length in enumerate(lengths):
+            store.submit(JobSpec(id=f"job-{job}"))
+            store.append([observed(f"job-{job}", i) for i in range(length)])
+        found = store.curves([f"job-{job}" for job in reversed(range(len(lengths)))], most)
+        for job, length in enumerate(lengths):
+            iterations = [row[0] for row in found[f"job-{job}"]]
+            if length <= most:
+                assert iterations == list(range(length))
+                assert [row[2] for row in found[f"job-{job}"]] == store.observations(
+                    f"job-{job}"
+                ).loss.tolist()
+            else:
+                assert len(iterations) <= most + 1
+                assert (iterations[0], iterations[-1]) == (0, length - 1)
+                assert len(set(np.diff(iterations[:-1]))) <= 1
 
 
 def test_curves_can_be_read_in_part_and_thinned(store: SqliteStore) -> None:

@@ -1,9 +1,10 @@
 """Tables on stdout, and a progress bar on stderr if it is a terminal."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
@@ -54,6 +55,23 @@ def show(table: Table) -> None:
     with plain.capture() as captured:
         plain.print(table)
     say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def say_columns(headings: Mapping[str, bool], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of many rows, which a console takes a millisecond each to lay out.
+
+    `headings` says of each column whether it is numeric.
+    """
+    table = [list(headings), *([visible(text) for text in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = (
+            f"{' ' * (width - cell_len(text))}{text}"
+            if numeric
+            else f"{text}{' ' * (width - cell_len(text))}"
+            for text, width, numeric in zip(row, widths, headings.values(), strict=True)
+        )
+        say("  ".join(cells).rstrip())
 
 
 @contextmanager

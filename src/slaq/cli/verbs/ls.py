@@ -18,6 +18,8 @@ STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 RECENT = 86400.0
 #: Ended jobs that a table shows, those that ended last.
 SHOWN = 50
+#: Rows above which a table is printed without colours.
+LONG = 500
 
 
 @click.command("ls")
@@ -129,13 +131,17 @@ def _print_table(jobs: list[dict[str, Any]], now: float) -> None:
     from rich.table import Table
 
     from slaq.cli.display.job_columns import STYLES, suited
-    from slaq.cli.display.terminal import cell, show
+    from slaq.cli.display.terminal import cell, say_columns, show
 
     if not jobs:
         say("no jobs", err=True)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
     columns = suited(jobs)
+    if len(jobs) > LONG:
+        headings = {column.name: column.numeric for column in columns}
+        say_columns(headings, [[column.text(job, now) for column in columns] for job in jobs])
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.name, justify="right" if column.numeric else "left", no_wrap=True)
     for job in jobs:
