@@ -71,7 +71,7 @@ def train(ctx):
         time.sleep(0.02)
 """
 #: What is killed; `everything` is the service with all it runs.
-KINDS = ("service", "everything", "supervisor", "fork server", "worker", "driver")
+KINDS = ("service", "everything", "keeper", "supervisor", "reader", "fork server", "worker", "driver")
 #: The kinds of jobs, in turn.
 WAYS = ("resume", "restart", "program")
 #: Seconds that the service has to answer after a start, and every job to go on after the last kill.
@@ -205,6 +205,7 @@ def _go_on(home: Path) -> dict[str, Any]:
             time.sleep(0.1)
     service.send_signal(signal.SIGTERM)
     service.wait(PATIENCE)
+    print(last, (home / "service.log").read_text()[-3000:], file=sys.stderr) if last else None
     return {"jobs_stuck": len(last)}
 
 
@@ -244,8 +245,21 @@ def _victims(service: int, kind: str) -> list[int]:
     said = {pid: _read(pid, "cmdline") for pid in parents}
     if kind == "everything":
         return [service, *parents]
-    if kind == "supervisor":
-        return [pid for pid in parents if "supervisor_process" in said[pid] and parents[pid] == service]
+    # Each is forked from the one before, and so looks like it: keeper, supervisor, and a reader for each user.
+    # A command that is about to be executed looks like them too, but in a session of its own.
+    sessions = {pid: _read(pid, "stat").rpartition(")")[2].split()[3:4] for pid in parents}
+    kept = {pid for pid in parents if "commands.keeper" in said[pid]}
+    keepers = [pid for pid in kept if parents[pid] == service]
+    supervisors = [pid for pid in kept if parents[pid] in keepers]
+    of_commands = {
+        "keeper": keepers,
+        "supervisor": supervisors,
+        "reader": [
+            pid for pid in kept if parents[pid] in supervisors and sessions[pid] == sessions[parents[pid]]
+        ],
+    }
+    if kind in of_commands:
+        return of_commands[kind]
     servers = [
         pid
         for pid in parents

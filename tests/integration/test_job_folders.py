@@ -337,7 +337,7 @@ def test_one_folder_that_cannot_be_removed_is_told_and_keeps_no_other(
         assert set(pruned["left"]) == {"stuck"}
         assert not (tmp_path / "jobs" / "gone").exists()
         service._retention.rounds.once()
-        assert service.cluster(ANN).troubles == (
+        assert service.cluster(ME).troubles == (
             "1 folder of removed jobs could not be deleted yet; the log says why",
         )
         assert 'slaq_thread_up{thread="upkeep"} 1.0' in service.metrics(ME)

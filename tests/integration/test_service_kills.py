@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "kinds",
-    [["service", "everything", "fork server", "worker", "driver"], ["supervisor"]],
-    ids=["all but the supervisor", "supervisor"],
+    [["service", "everything", "fork server", "worker", "driver"], ["keeper", "supervisor", "reader"]],
+    ids=["programs", "commands"],
 )
 def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(kinds: list[str]) -> None:
     """Jobs, checkpoints and reports survive every kill -9, none counts twice, and no job ends by one."""

@@ -76,6 +76,11 @@ class ServiceJob:
         return list(self._observations)
 
     @property
+    def cpu_seconds(self) -> float:
+        """The CPU seconds that the job has used, as far as they are known."""
+        return self.view.cpu_seconds
+
+    @property
     def losses(self) -> list[float]:
         """The job's losses so far; the first one is the loss before the first iteration."""
         return [seen.loss for seen in self.observations]

@@ -126,6 +126,15 @@ class CommandError(SlaqError):
         super().__init__(f"{found}; {remedy}")
 
 
+class SupervisorStartError(CommandError):
+    """The process that is to supervise commands ended before it was ready, as when somebody kills it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the process that supervises commands did not start", "see the log for why; report it"
+        )
+
+
 class ClusterClosedError(SlaqError):
     """The cluster was shut down and takes no more jobs."""
 

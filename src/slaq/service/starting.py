@@ -94,7 +94,11 @@ class PreparingEngine(Engine):
                 self._end(job, JobState.FAILED, LOST)
                 return
             fresh = found.if_lost is IfLost.RESTART
-            unread = [] if fresh else list(found.unread)
+            unread = list(found.unread)
+            if fresh:
+                # They belong to the curve that ends here.
+                self._live_jobs.store.append(unread)
+                unread = []
             progress = _fresh(row) if fresh else self._progress(row, unread)
             self._store_start(job, progress, fresh_curve=fresh)
         except StoreError as error:

@@ -237,9 +237,10 @@ class DatabaseFile:
 
 def _prepare(connection: sqlite3.Connection, path: Path, cores_per_unit: float) -> None:
     """Make a connection the writer of a database in WAL mode with the present schema."""
-    check_version(connection, path)
-    # Works only before the first table is created: freed pages can then be returned to the disk step by step.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if not check_version(connection, path):
+        # Works only before the first table is created, and writes: freed pages can then be returned to the disk
+        # step by step.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     unmark_copy(connection)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":

@@ -60,8 +60,10 @@ class WatchOrder:
     pattern: str | None = None
     file: str | None = None
     column: str = "loss"
-    #: How far an earlier reader had come: in the reports, and in what the owner named.
+    #: How far an earlier reader had come: in the reports, and in what the owner named; and how many items beyond
+    #: that it had told.
     places: tuple[Place, Place | None] | None = None
+    told: int = 0
 
     def encode(self) -> bytes:
         """Return the order as bytes; the inverse of `decode`."""
@@ -83,8 +85,9 @@ class _Watched:
     #: Whether its owner named one.
     named: bool = False
     finishing: bool = False
-    #: Items that wait to be sent.
+    #: Items that wait to be sent, and how many of the next ones an earlier reader has told.
     items: deque[Item] = field(default_factory=deque)
+    told: int = 0
     #: Why the source cannot be read; told once.
     failure: str = ""
 
@@ -108,7 +111,8 @@ class _Watched:
             found = [item for item in found if not isinstance(item, Reading)]
             if self.source is not None:
                 found += self._poll(self.source)
-        self.items.extend(found)
+        self.items.extend(found[self.told :])
+        self.told = max(self.told - len(found), 0)
 
     def close(self) -> None:
         """Close the files."""
@@ -198,7 +202,7 @@ class LossReader:
     def _send_items(self, number: int, watched: _Watched) -> None:
         count = min(len(watched.items), MOST_ITEMS)
         items = [as_json(watched.items.popleft()) for _ in range(count)]
-        # Until all of them are sent, an earlier place counts: what is sent twice is known by its number.
+        # Until all of them are sent, the earlier place counts, and what was told beyond it.
         places = None if watched.items else watched.places
         self._credit -= 1
         self._send(ReaderMessage.ITEMS, number, json.dumps({"items": items, "places": places}).encode())
@@ -224,6 +228,7 @@ def watch(order: WatchOrder) -> _Watched:
     watched = _Watched(
         Reported(Path(order.reports), reports_place),
         named=order.pattern is not None or order.file is not None,
+        told=order.told,
     )
     make: Callable[[], LossSource] | None = None
     if order.pattern is not None:

@@ -166,8 +166,11 @@ class Readers:
             return
         if kind == ReaderMessage.ITEMS:
             said, places = decode_items(message.payload)
-            if places is not None:
-                reader.orders[number] = replace(reader.orders[number], places=places)
+            order = reader.orders[number]
+            if places is None:
+                reader.orders[number] = replace(order, told=order.told + len(said))
+            else:
+                reader.orders[number] = replace(order, places=places, told=0)
             found = tuple(item for one in said if (item := item_from(one)) is not None)
             heard = Heard(number=number, items=found, counts=True)
         elif kind == ReaderMessage.FAILED:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from slaq.core.errors import CommandError, DuplicateJobError, UnknownNameError
+from slaq.core.errors import CommandError, DuplicateJobError, SupervisorStartError, UnknownNameError
 from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
 from slaq.engines.node.commands.keeper import main
@@ -38,6 +38,8 @@ from slaq.jobs import share, variables
 
 _log = logging.getLogger(__name__)
 
+#: A supervisor that does not get ready is started again, unless that happens so often in a row.
+MOST_FAILED_STARTS = 5
 #: The file in a job's directory that `slaq.report` appends to.
 REPORTS = "reports.jsonl"
 #: Seconds a supervisor has to get ready, and to end.
@@ -75,6 +77,8 @@ class SupervisorClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = self._supervisor = -1
         self._peer: Peer | None = None
+        #: How often in a row a supervisor did not get ready.
+        self._failed_starts = 0
         #: When the keeper was found dead that was to outlive the supervisor.
         self._bereft_at = math.inf
         self._closing = False
@@ -119,9 +123,8 @@ class SupervisorClient:
         try:
             told = unpack(Channel(sock).receive().payload)
         except (HangUpError, OSError):
-            told = CommandError(
-                "the process that supervises commands did not start", "see the log for why; report it"
-            )
+            told = SupervisorStartError()
+            self._failed_starts += 1
         if not isinstance(told, Ready):
             sock.close()
             # Told to end, it ends the supervisor first.
@@ -131,6 +134,7 @@ class SupervisorClient:
         self._process, self._peer = process, Peer(sock, self.selector, self._ready)
         self._pid, self._supervisor = told.pid, _held(told.pid)
         self._bereft_at = math.inf
+        self._failed_starts = 0
         self.throttle = told.throttle
         extra = {"throttle": told.throttle, "refused": dict(told.refused)}
         _log.info("cpu shares chosen", extra=extra)
@@ -138,7 +142,8 @@ class SupervisorClient:
     def start(self, job_id: str, spec: CommandSpec) -> None:
         """Start a command; it stands still until it gets a share.
 
-        Where this process is short of descriptors, processes or memory, the command waits, and `poll` tries again.
+        Where this process is short of descriptors, processes or memory, or a supervisor is killed before it is
+        ready, the command waits, and `poll` tries again.
         """
         if job_id in self._running:
             raise DuplicateJobError(job_id)
@@ -155,7 +160,8 @@ class SupervisorClient:
             cwd = checked(spec)
             self.prepare()
         except (OSError, CommandError) as error:
-            if scarce(error):
+            killed = isinstance(error, SupervisorStartError) and self._failed_starts < MOST_FAILED_STARTS
+            if killed or scarce(error):
                 return str(error)
             del self._waiting[job_id]
             raise
