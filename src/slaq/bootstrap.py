@@ -312,6 +312,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         units_per_core=_units_per_core(settings),
         admission=machine.rules(),
         enforcement=lambda: commands.way,
+        threads=(commands,),
         delete_removed=lambda stop: RemovedFolders(settings.jobs).delete(stop=stop),
     )
 

@@ -15,6 +15,7 @@ if not sys.platform.startswith("linux"):
 import slaq
 from slaq.core.events import JobLost
 from slaq.core.job import JobState
+from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.jobs.options import IfLost
 from slaq.service.service import Service
 from tests.integration.opening import ME, in_state, iterated, printed, python
@@ -123,3 +124,24 @@ def test_what_cannot_be_stored_concerns_its_job_alone(open_service: Callable[...
     until(iterated(service, job_id, 30))
     until(lambda: len(service.observations(ME, job_id, limit=1000)) >= 30)
     assert service.health()["status"] == "ok"
+
+
+def test_the_thread_of_commands_survives_what_goes_wrong_in_it(
+    open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody foresaw is told while it lasts, and the commands go on."""
+    service = open_service()
+    job_id = service.submit(ME, python(SAYS_PARENT)).id
+    until(iterated(service, job_id, 5))
+
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("trouble")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SupervisorClient, "poll", broken)
+        until(service.troubles)
+        assert "commands are not looked after" in service.troubles()[0]
+        assert 'slaq_thread_troubles{thread="commands"} 1.0' in service.metrics(ME)
+    until(iterated(service, job_id, service.job(ME, job_id).iteration + 20))
+    until(lambda: not service.troubles())
+    assert 'slaq_thread_up{thread="commands"} 1.0' in service.metrics(ME)

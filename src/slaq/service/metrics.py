@@ -12,7 +12,7 @@ from typing_extensions import override
 from slaq.core.job import JobState
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
-from slaq.service.rounds import Rounds
+from slaq.service.parts import Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Shown:
 
     capacity: float
     #: The threads beside the scheduler's, by name.
-    threads: Mapping[str, Rounds]
+    threads: Mapping[str, Watched]
     #: The only user of whom they tell; None for all.
     user: str | None
 

@@ -25,6 +25,25 @@ class Policies(Protocol):
         ...
 
 
+class Watched(Protocol):
+    """A background thread whose health is told."""
+
+    @property
+    def name(self) -> str:
+        """What it does, in a word."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, or is not needed yet."""
+        ...
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong, in one sentence each, without names of jobs and files; empty when all is well."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a service is composed of."""
@@ -42,6 +61,8 @@ class Parts:
     admission: Sequence[AdmissionRule] = ()
     #: Returns in a word how the engine enforces shares; None before the first job.
     enforcement: Callable[[], str | None] = lambda: None
+    #: The threads of the engine.
+    threads: Sequence[Watched] = ()
     #: Deletes what folders of removed jobs have left, until it is told to stop; returns by job why something is
     #: left still.
     delete_removed: Callable[[Callable[[], bool]], Mapping[str, str]] = lambda stop: {}

@@ -23,7 +23,7 @@ from slaq.service.listing import Filters, Wanted, last, page
 from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.overrides import Overrides
-from slaq.service.parts import Parts
+from slaq.service.parts import Parts, Watched
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
 from slaq.service.retention import Retention
 from slaq.service.scheduling import chosen_policy, make_loop
@@ -332,6 +332,8 @@ class Service:
             return False, "the service is stopping"
         if not self._loop.status.alive:
             return False, "the scheduler is not running"
+        if not all(one.alive for one in self._parts.threads):
+            return False, "a thread that runs jobs has stopped"
         if self._loop.status.store_trouble:
             return False, "the store cannot be written"
         return True, ""
@@ -345,7 +347,7 @@ class Service:
 
         shown = Shown(
             capacity=self._parts.engine.capacity(),
-            threads={self._retention.rounds.name: self._retention.rounds},
+            threads={one.name: one for one in self._threads},
             user=None if who.admin else who.user,
         )
         return exposition(self._loop, self._live_jobs, shown)
@@ -363,7 +365,12 @@ class Service:
             found.append(f"the last decision was made {late:.0f} seconds ago")
         if status.trouble:
             found.append(status.trouble)
-        return (*found, *self._retention.rounds.troubles)
+        return (*found, *(trouble for one in self._threads for trouble in one.troubles))
+
+    @property
+    def _threads(self) -> Sequence[Watched]:
+        """The background threads beside the scheduler's."""
+        return (self._retention.rounds, *self._parts.threads)
 
     def reload(self, settings: ServiceSettings) -> tuple[str, ...]:
         """Apply other settings; return the names of those that wait for a restart."""

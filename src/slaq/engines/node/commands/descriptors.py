@@ -1,11 +1,11 @@
-"""How many file descriptors commands take in the process that supervises them."""
+"""How many file descriptors commands take in the processes that supervise and read them."""
 
 import errno
 import os
 import resource
 
-#: Descriptors that each command holds: its reports, the log or file its losses are in, and its CPU usage; one more
-#: until it is executed.
+#: Descriptors that each command holds, at most, in either process. In the reader: its reports, and the log or file
+#: that its losses are in. In the supervisor: its CPU usage, and two sockets while it is started.
 EACH = 4
 #: Descriptors for everything else: sockets, libraries, and what is opened for a moment only.
 RESERVED = 64

@@ -112,6 +112,7 @@ class CommandRunner(Runner[CommandJob]):
         self._runs: dict[str, _CommandRun] = {}
         self._lost: dict[str, _LostRun] = {}
         self._losses = _Losses()
+        self._trouble = ""
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -119,6 +120,23 @@ class CommandRunner(Runner[CommandJob]):
     def way(self) -> str | None:
         """How CPU shares are enforced; None before the first command."""
         return self._commands.throttle
+
+    @property
+    def name(self) -> str:
+        """What its thread is called in metrics."""
+        return "commands"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs, or is not needed yet."""
+        return self._thread is None or self._thread.is_alive()
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong with it, in a sentence."""
+        if not self.alive and not self._closed:
+            return ("the thread for commands has stopped; the log says why; restart the service",)
+        return (self._trouble,) if self._trouble else ()
 
     @override
     def prepare(self, job_id: str, work: CommandJob) -> ShareFile:
@@ -160,9 +178,16 @@ class CommandRunner(Runner[CommandJob]):
     def _care(self) -> None:
         try:
             while not self._closed:
-                for record in self._commands.poll(TICK if self._runs or self._lost else None):
-                    self._take(record)
-                self._look()
+                try:
+                    for record in self._commands.poll(TICK if self._runs or self._lost else None):
+                        self._take_safely(record)
+                    self._look()
+                    self._trouble = ""
+                except Exception:
+                    # The thread serves all commands: it goes on, and tells that something is wrong.
+                    self._trouble = "commands are not looked after as they should be; the log says why"
+                    _log.exception("commands not looked after")
+                    time.sleep(TICK)
         finally:
             self._shut()
 
@@ -171,7 +196,7 @@ class CommandRunner(Runner[CommandJob]):
         self._inbox.finish()
         self._commands.close()
         for record in self._commands.poll():
-            self._take(record)
+            self._take_safely(record)
         for job_id in [*self._runs, *self._lost]:
             self._conclude(job_id, JobState.CANCELLED, SHUT_DOWN)
         self._commands.selector.close()
@@ -227,6 +252,14 @@ class CommandRunner(Runner[CommandJob]):
         # What a command that did as asked returns is its exit status.
         result = 0 if state is JobState.COMPLETED else None
         self._journal.ended(job_id, Ending(state=state, reason=reason, result=result))
+
+    def _take_safely(self, record: Record) -> None:
+        """Take in a record; where that goes wrong, end the job that it is about, and no other."""
+        try:
+            self._take(record)
+        except Exception:
+            _log.exception("record not understood", extra={"job": record.job_id})
+            self._end(record.job_id, JobState.FAILED, "a defect of slaq; see the log")
 
     def _take(self, record: Record) -> None:
         run = self._runs.get(record.job_id)
