@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,9 @@ def spoken(address: Address | Path, sent: bytes, *, until: bytes = b"") -> bytes
     with socket.socket(kind, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(address) if isinstance(address, Path) else (address.host, address.port))
-        connection.sendall(sent)
+        # One that is refused at once may be closed before it has sent anything; the answer is there all the same.
+        with suppress(BrokenPipeError):
+            connection.sendall(sent)
         heard = b""
         while piece := connection.recv(65536):
             heard += piece

@@ -19,6 +19,7 @@ class SlaqError(Exception):
     ├── ClosingError        the service is stopping and takes no more requests
     ├── ClusterClosedError  the cluster was shut down and takes no more jobs
     ├── CommandError        a command that cannot be run as a job
+    │   └── SupervisorStartError  the process that supervises commands ended before it was ready
     ├── ConflictError       a request does not fit the present state of its job or user
     ├── DataError           features and targets do not fit together
     ├── DuplicateJobError   two jobs have the same id
