@@ -1,0 +1,1 @@
+"""Finds the losses in what unmodified training scripts print and write."""
