@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.gain import HORIZONS, concave, gains, unit_grid
+from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 
 
 @given(st.integers(1, 10**6))
@@ -41,3 +41,33 @@ def test_concave_leaves_concave_gains_alone() -> None:
     grid = unit_grid(64)
     gain = 1 - np.exp(-grid / 10.0)[None]
     np.testing.assert_allclose(concave(gain, grid), gain)
+
+
+@given(
+    st.floats(0.05, 3.0),
+    st.lists(st.floats(0.0, 2000.0), min_size=3, max_size=10),
+    st.floats(0.0, 500.0),
+    st.floats(0.0, 500.0),
+)
+def test_a_longer_delay_gains_less(power: float, iterations: list[float], delay: float, more: float) -> None:
+    """A delay leaves a gain concave and above the delayed curve, lowers it, and by more the longer it is."""
+    falls = (1 - (1 + np.array(HORIZONS)) ** -power)[None]
+    # Where falls are read between two horizons, the touching line is that of a horizon.
+    points = np.array([sorted({0.0, *iterations})])
+    sooner = delayed_gains(falls, points, np.array([delay]))[0]
+    later = delayed_gains(falls, points, np.array([delay + more]))[0]
+    assert sooner[0] == 0.0
+    assert (later <= sooner + 1e-12).all()
+    assert (sooner <= gains(falls, points)[0] + 1e-12).all()
+    assert (sooner >= gains(falls, np.maximum(points - delay, 0.0))[0] - 1e-12).all()
+    slopes = np.diff(sooner) / np.diff(points[0])
+    assert (np.diff(slopes) <= 1e-9).all()
+
+
+def test_without_a_delay_gains_are_what_they_were() -> None:
+    """Jobs that need no start gain to the last digit what they gain beside jobs that do."""
+    falls = 1 - (1 + np.array(HORIZONS)) ** -np.array([[0.5], [1.5]])
+    points = np.array([[0.0, 0.5, 3.0, 40.0]] * 2)
+    np.testing.assert_array_equal(
+        delayed_gains(falls, points, np.array([0.0, 7.0]))[0], gains(falls, points)[0]
+    )

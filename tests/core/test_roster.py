@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.demand import Demand
-from slaq.core.events import CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.policies import TotalQuality
@@ -101,6 +101,51 @@ def test_a_fresh_job_is_worth_more_than_a_converged_one() -> None:
     candidates = APPRAISER.appraise(roster, 40, 0.0).candidates
     units = TotalQuality().allocate(candidates, 40).as_dict()
     assert units["new"] > 3 * units["old"]
+
+
+def started(job_id: str, cpu: float, losses: list[float]) -> list[Event]:
+    """Return the losses of a job that took so many CPU seconds to its first one."""
+    first = Observation(iteration=0, loss=losses[0], cpu_seconds=cpu, wall_seconds=cpu)
+    rest = [report(job_id, k, loss, at=cpu + k) for k, loss in enumerate(losses[1:], 1)]
+    return [LossObserved(job_id=job_id, at=cpu, observation=first), *rest]
+
+
+def newcomer_gain(start: float, used: float = 0.0) -> tuple[float, float]:
+    """Return the gains from 2 cores of a job that falls fast, and of one that is to start and has used so much."""
+    roster = roster_of(JobSpec(id="falls"), JobSpec(id="new"))
+    roster.absorb(started("falls", start, [9.0, 5.0, 3.5]))
+    roster.absorb([CpuUsed(job_id="new", at=0.0, cpu_seconds=used)])
+    falls, new = APPRAISER.appraise(roster, 2, 0.0).candidates.gain[:, -1]
+    return float(falls), float(new)
+
+
+def test_a_start_that_takes_long_waits_for_jobs_that_fall_fast() -> None:
+    """A job to be started gains most if starts take no time, and less than a falling job if they take long."""
+    falls, at_once = newcomer_gain(0.001)
+    _, soon = newcomer_gain(2.0)
+    _, late = newcomer_gain(20.0)
+    assert at_once > soon > late > 0.0
+    assert at_once > falls > soon
+
+
+def test_a_start_comes_nearer_and_a_silent_job_loses() -> None:
+    """CPU time used brings a first loss nearer, up to the usual time; a job silent for longer gains less."""
+    gains = [newcomer_gain(8.0, used)[1] for used in (0.0, 4.0, 7.9)]
+    assert gains == sorted(gains)
+    silent = [newcomer_gain(8.0, used)[1] for used in (8.0, 20.0, 100.0, 1000.0)]
+    assert silent == sorted(silent, reverse=True)
+    assert silent[-1] < 0.05 * silent[0]
+
+
+def test_usual_starts_are_kept() -> None:
+    """A restored roster values the jobs to be started as the roster that was dumped did."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="new"))
+    roster.absorb(started("a", 5.0, [9.0, 5.0]))
+    restored = Roster(CurveForecaster())
+    restored.restore(roster.dump())
+    assert restored.usual_start() == roster.usual_start() == 5.0
+    before, after = (APPRAISER.appraise(one, 2, 0.0).candidates.gain for one in (roster, restored))
+    np.testing.assert_array_equal(before, after)
 
 
 def test_a_job_that_diverged_gains_nothing_until_it_recovers() -> None:

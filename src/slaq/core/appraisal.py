@@ -12,7 +12,7 @@ from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import HORIZONS, concave, gains, unit_grid
+from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
 from slaq.core.trajectories import START_POWER
@@ -93,7 +93,8 @@ class Appraiser:
         forecasts = self.forecasts(roster, rows)
         level, fall = forecasts.level, forecasts.fall
         fall_now = self._believed(roster, rows, forecasts)
-        gain = concave(gains(fall_now, iterations), grid)
+        delay = self._delay(roster, rows, cpu) / roster.stride[rows]
+        gain = concave(delayed_gains(fall_now, iterations, delay), grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
         asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
@@ -166,16 +167,35 @@ class Appraiser:
         known = roster.runtime.known(rows)
         cpu = roster.runtime.cpu[rows]
         # A job without a finished iteration is assumed to cost as much as the others, or the CPU time it has
-        # already used if that is more.
+        # already used if that is more: what it has used before its first loss counts as a delay, once it is known
+        # how long jobs usually take to theirs.
         like_others = (
             np.median(cpu[known])
             if known.any()
             else max(capacity, 1) / max(len(rows), 1) * self.epoch_seconds / self.units_per_core
         )
-        cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
+        cpu = np.where(known, cpu, np.maximum(like_others, self._silent_cost(roster, rows)))
         cores = np.minimum(grid / self.units_per_core, roster.most[rows, None])
         seconds = roster.runtime.seconds(rows, cpu, cores)
         return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
+
+    def _silent_cost(self, roster: Roster, rows: Integers) -> Floats:
+        """Return the CPU seconds that each job has used without finishing an iteration."""
+        delayed = (roster.observed[rows] == 0) & (roster.usual_start() > 0)
+        return np.where(delayed, 0.0, roster.held[rows])
+
+    def _delay(self, roster: Roster, rows: Integers, cpu: Floats) -> Floats:
+        """Return the CPU time that each job still needs until its first loss, in iterations.
+
+        A job that has used more than jobs usually do is expected to need as much again.
+        """
+        usual = roster.usual_start()
+        silent = roster.observed[rows] == 0
+        if usual <= 0 or not silent.any():
+            return np.zeros(len(rows))
+        used = roster.used[rows]
+        left = np.where(used < usual, usual - used, used)
+        return np.where(silent, left / cpu, 0.0)
 
     def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""

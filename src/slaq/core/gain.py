@@ -39,6 +39,27 @@ def gains(falls: Floats, iterations: Floats) -> Floats:
     return np.asarray(start + share * (stop - start))
 
 
+def delayed_gains(falls: Floats, iterations: Floats, delay: Floats) -> Floats:
+    """Return the gains, as `gains` does, of jobs that first have to work for `delay` iterations without a fall.
+
+    A job that cannot show a fall within the epoch would gain nothing, and never start. So it gains at its best mean
+    rate, delay included: the largest of fall(h) / (delay + h) over the horizons h. That is the line from the origin
+    that touches the delayed curve, so that the gain is concave; without a delay it is the curve itself.
+    """
+    found = gains(falls, iterations)
+    late = delay > 0
+    if not late.any():
+        return found
+    waits = delay[late, None]
+    rates = falls[late] / (waits + KNOTS[1:])
+    best = np.argmax(rates, axis=1)[:, None]
+    rate = np.take_along_axis(rates, best, axis=1)
+    touches = waits + KNOTS[1:][best]
+    after = gains(falls[late], np.maximum(iterations[late] - waits, 0.0))
+    found[late] = np.where(iterations[late] <= touches, rate * iterations[late], after)
+    return found
+
+
 def concave(gain: Floats, grid: Integers) -> Floats:
     """Return the gains with every slope limited to the one before it and to zero or more."""
     width = np.diff(grid)

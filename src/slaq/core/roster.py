@@ -1,5 +1,6 @@
 """The started jobs as arrays: what each asked for, what it has reported, and what it holds."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -37,6 +38,8 @@ NEWS = 8
 FEWEST_ROWS = 64
 #: The default target of a job with a deadline, as a share of its whole reduction.
 STOP_AT = 0.95
+#: The starts of jobs from which the usual CPU time to a first loss is taken: so many, the last ones.
+MOST_STARTS = 32
 #: The weight of a new grant in the mean of the cores that a job usually holds.
 USUAL_RATE = 0.2
 
@@ -62,6 +65,8 @@ class Roster(Rows):
         #: By job id: the demand of the owner, and the demand that the running job reported.
         self._asked: dict[str, Demand] = {}
         self._said: dict[str, Demand] = {}
+        #: CPU seconds that the last jobs took to their first loss, the latest last.
+        self._starts: deque[float] = deque(maxlen=MOST_STARTS)
         #: By job id, for jobs that cannot run with any number of cores: the demand.
         self.sized: dict[str, Demand] = {}
         # What each job asked for.
@@ -102,6 +107,8 @@ class Roster(Rows):
         self.since = np.zeros(size)
         self.held = np.zeros(size)
         self.attained = np.zeros(size)
+        #: CPU seconds used so far, as far as the engine tells it apart from losses.
+        self.used = np.zeros(size)
         #: Cores owed to the job because of rounding to units and to sizes.
         self.credit = np.zeros(size)
         self.size_credit = np.zeros(size)
@@ -136,8 +143,10 @@ class Roster(Rows):
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
         for event in events:
-            # What a loss took is known from the loss.
-            if isinstance(event, CapacityChanged | CpuUsed) or event.job_id not in self.ids:
+            if isinstance(event, CapacityChanged) or event.job_id not in self.ids:
+                continue
+            if isinstance(event, CpuUsed):
+                self.used[self.ids[event.job_id]] = event.cpu_seconds
                 continue
             if isinstance(event, LossObserved):
                 reported.append(event)
@@ -234,6 +243,10 @@ class Roster(Rows):
         """Return the demand that a running job last reported; None if it reported none."""
         return self._said.get(job_id)
 
+    def usual_start(self) -> float:
+        """Return the CPU seconds that jobs usually take to their first loss; 0 as long as that is not known."""
+        return float(np.median(self._starts)) if self._starts else 0.0
+
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""
         rows = np.array(sorted(self.ids.values()), dtype=np.int64)
@@ -244,6 +257,7 @@ class Roster(Rows):
             "ids": list(self.ids),
             "owners": list(self.owners),
             "owner_credit": self.owner_credit,
+            "starts": list(self._starts),
             "asked": {job_id: asdict(demand) for job_id, demand in self._asked.items()},
             "said": {job_id: asdict(demand) for job_id, demand in self._said.items()},
         }
@@ -269,6 +283,7 @@ class Roster(Rows):
         self.ids = dict(zip(about["ids"], places.tolist(), strict=True))
         self.owners = {name: number for number, name in enumerate(about["owners"])}
         self.owner_credit = about["owner_credit"]
+        self._starts.extend(about["starts"])
         self._free = free.tolist()
         self._submitted = about["submitted"]
         self._asked = {job_id: _demand(fields) for job_id, fields in about["asked"].items()}
@@ -316,6 +331,7 @@ class Roster(Rows):
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         each, counts = rows[starts], np.diff(starts, append=len(rows))
         self._pass_time(each, at[starts + counts - 1])
+        self._starts.extend(cpu[starts[self.observed[each] == 0]].tolist())
         cpu, wall = np.add.reduceat(cpu, starts), np.add.reduceat(wall, starts)
         worked = wall > 0
         self.runtime.observe(
