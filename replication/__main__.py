@@ -45,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"replication: {error}", file=sys.stderr)
         return 2
     settings = Settings(
-        quick=options.quick, seeds=QUICK_SEEDS if options.quick else FULL_SEEDS, data=options.data
+        quick=options.quick,
+        seeds=QUICK_SEEDS if options.quick else FULL_SEEDS,
+        data=options.data,
+        python=options.python,
     )
     home = QUICK_HOME if options.quick else HERE
     if options.check:

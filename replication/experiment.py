@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -60,6 +61,8 @@ class Settings:
     #: Folder of outside data (curves_public, trace_philly, libsvm_a9a, ...); None without.
     data: Path | None = None
     curves: Path = CURVES
+    #: The interpreter that runs ordinary scripts, which has their frameworks.
+    python: Path = Path(sys.executable)
     #: Told the share of the experiment that is done, from 0 to 1.
     progress: Callable[[float], None] = _unseen
 
