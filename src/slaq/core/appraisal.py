@@ -20,6 +20,8 @@ from slaq.core.trajectories import START_POWER
 #: The share of the lower half of the 80% interval that is added to a job's forecast fall. Without it, a job
 #: that is wrongly forecast as flat would get no cores to show that its loss still falls.
 OPTIMISM = 0.3
+#: A job that has used more than jobs usually do until their first loss is expected to need so much of it again.
+LATE = 0.5
 #: A job counts as converged after this share of its remaining fall.
 CONVERGED = 0.95
 #: More units than any job can be given.
@@ -30,6 +32,8 @@ _AROUND = np.array([-1, 0, 1])
 UNITS = 64
 # The rounding error of float arithmetic on a whole number of units.
 _DUST = 1e-9
+# CPU seconds by which a job is put behind the one submitted before it, to break a tie.
+_MOMENT = 1e-6
 
 
 def usual_units_per_core(cores: float) -> int:
@@ -166,36 +170,40 @@ class Appraiser:
         """Return the iterations of an epoch at every point of the grid, and CPU seconds per iteration."""
         known = roster.runtime.known(rows)
         cpu = roster.runtime.cpu[rows]
-        # A job without a finished iteration is assumed to cost as much as the others, or the CPU time it has
-        # already used if that is more: what it has used before its first loss counts as a delay, once it is known
-        # how long jobs usually take to theirs.
+        # A job without a finished iteration is assumed to cost as much as the others, or the CPU time it has held
+        # since its first loss if that is more.
         like_others = (
             np.median(cpu[known])
             if known.any()
             else max(capacity, 1) / max(len(rows), 1) * self.epoch_seconds / self.units_per_core
         )
-        cpu = np.where(known, cpu, np.maximum(like_others, self._silent_cost(roster, rows)))
+        cpu = np.where(known, cpu, np.maximum(like_others, roster.held[rows]))
+        # Of a job that is to start nothing is known: it is taken to need one core for an epoch for each iteration.
+        starting = self._starting(roster, rows)
+        cpu = np.where(starting, np.maximum(like_others, self.epoch_seconds), cpu)
         cores = np.minimum(grid / self.units_per_core, roster.most[rows, None])
         seconds = roster.runtime.seconds(rows, cpu, cores)
         return self.epoch_seconds / np.maximum(seconds, 1e-12), cpu
 
-    def _silent_cost(self, roster: Roster, rows: Integers) -> Floats:
-        """Return the CPU seconds that each job has used without finishing an iteration."""
-        delayed = (roster.observed[rows] == 0) & (roster.usual_start() > 0)
-        return np.where(delayed, 0.0, roster.held[rows])
+    def _starting(self, roster: Roster, rows: Integers) -> Booleans:
+        """Return which jobs are still to tell their first loss, where that takes time."""
+        silent = roster.competes[rows] & (roster.observed[rows] == 0)
+        return np.asarray(silent & (roster.usual_start() > 0))
 
     def _delay(self, roster: Roster, rows: Integers, cpu: Floats) -> Floats:
         """Return the CPU time that each job still needs until its first loss, in iterations.
 
-        A job that has used more than jobs usually do is expected to need as much again.
+        Of jobs that need the same, the one that was submitted first needs a moment less: so one of them is started
+        after the other, and not all at once.
         """
-        usual = roster.usual_start()
-        silent = roster.observed[rows] == 0
-        if usual <= 0 or not silent.any():
-            return np.zeros(len(rows))
-        used = roster.used[rows]
-        left = np.where(used < usual, usual - used, used)
-        return np.where(silent, left / cpu, 0.0)
+        delay = np.zeros(len(rows))
+        starting = self._starting(roster, rows).nonzero()[0]
+        if len(starting):
+            used = roster.used[rows[starting]]
+            place = roster.order[rows[starting]].argsort().argsort()
+            left = np.maximum(roster.usual_start() - used, LATE * used) + _MOMENT * place
+            delay[starting] = left / cpu[starting]
+        return delay
 
     def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""

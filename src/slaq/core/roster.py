@@ -38,8 +38,9 @@ NEWS = 8
 FEWEST_ROWS = 64
 #: The default target of a job with a deadline, as a share of its whole reduction.
 STOP_AT = 0.95
-#: The starts of jobs from which the usual CPU time to a first loss is taken: so many, the last ones.
-MOST_STARTS = 32
+#: The starts of jobs from which the usual CPU time to a first loss is taken: so many, the last ones. Before there is
+#: one, it is what importing a framework takes.
+MOST_STARTS, FIRST_START = 32, 2.0
 #: The weight of a new grant in the mean of the cores that a job usually holds.
 USUAL_RATE = 0.2
 
@@ -244,8 +245,8 @@ class Roster(Rows):
         return self._said.get(job_id)
 
     def usual_start(self) -> float:
-        """Return the CPU seconds that jobs usually take to their first loss; 0 as long as that is not known."""
-        return float(np.median(self._starts)) if self._starts else 0.0
+        """Return the CPU seconds that jobs usually take to their first loss."""
+        return float(np.median(self._starts)) if self._starts else FIRST_START
 
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""
@@ -331,12 +332,16 @@ class Roster(Rows):
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         each, counts = rows[starts], np.diff(starts, append=len(rows))
         self._pass_time(each, at[starts + counts - 1])
-        self._starts.extend(cpu[starts[self.observed[each] == 0]].tolist())
+        # What comes before the first loss is a start and no iteration.
+        fresh = self.observed[each] == 0
+        self._starts.extend(cpu[starts[fresh]].tolist())
+        in_all = np.add.reduceat(wall, starts)
+        cpu[starts[fresh]] = wall[starts[fresh]] = 0.0
         cpu, wall = np.add.reduceat(cpu, starts), np.add.reduceat(wall, starts)
         worked = wall > 0
-        self.runtime.observe(
-            each[worked], *(a[worked] / counts[worked] for a in (cpu, wall, self.held[each]))
-        )
+        held = self.held[each] * np.divide(wall, in_all, out=np.zeros_like(wall), where=worked)
+        done = counts - fresh
+        self.runtime.observe(each[worked], *(a[worked] / done[worked] for a in (cpu, wall, held)))
         self.held[each] = 0.0
         finite = np.abs(losses) < DIVERGED
         self.diverged[each] = ~finite[starts + counts - 1]
