@@ -193,7 +193,7 @@ class Appraiser:
     def _delay(self, roster: Roster, rows: Integers, cpu: Floats) -> Floats:
         """Return the CPU time that each job still needs until its first loss, in iterations.
 
-        Of jobs that need the same, the one that was submitted first needs a moment less: so one of them is started
+        Of jobs that need the same, the one that was submitted first needs a moment less: so they are started one
         after the other, and not all at once.
         """
         delay = np.zeros(len(rows))
