@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from slaq.config.service import Address
 from slaq.core.errors import LimitError, RateError
 from slaq.service.records import ClusterView, Identity
 from slaq.service.service import Service
-from slaq.web import cluster_routes, gate, logs, protocol
+from slaq.web import cluster_routes, gate, logs, protocol, server
 from slaq.web.connections import Key, Place, Places, network_of
 from slaq.web.logs import Handler
 from slaq.web.sockets import Listener, unix_socket
@@ -49,6 +50,22 @@ for _ in range(count):
         one.connect(path)
         held.append(one)
         one.send(b"GET /api/v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nX-Half: ")
+    except OSError:
+        pass
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+#: Opens a connection as each of so many users, sends half a request on it, and says how many it could open.
+AS_MANY = """
+import os, socket, sys
+held = []
+for uid in range(int(sys.argv[2]), int(sys.argv[2]) + int(sys.argv[3])):
+    os.seteuid(uid)
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+    os.seteuid(0)
+    try:
+        held[-1].send(b"GET /api/v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nX-Half: ")
     except OSError:
         pass
 print(len(held), flush=True)
@@ -210,10 +227,30 @@ def test_thousands_of_half_sent_requests_shut_nobody_out() -> None:
                 assert b" 200 OK" in spoken(path, health)
                 with connect(served.unix) as root:
                     assert root.health()["ready"]
-                for uid in (65533, 65534):
+                for uid in (pwd.getpwnam("daemon").pw_uid, 65534):
                     assert b" 200 OK" in answer_to(path, uid).partition(b"\r\n")[0]
                 assert len(served.running.places) < 300
         until(lambda: len(served.running.places) < 10)
+
+
+@as_root
+def test_numbers_that_belong_to_no_user_count_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may use many numbers of users, as in a namespace, is one user, and takes nobody's place or cores."""
+    monkeypatch.setattr(server, "most_connections", lambda: 64)
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "home") as served:
+        Path(folder).chmod(0o711)
+        path = served.settings.listen
+        path.chmod(0o666)
+        command = [sys.executable, "-c", AS_MANY, str(path), "300000", "70"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"70\n"
+            assert b" 200 OK" in answer_to(path, 65534).partition(b"\r\n")[0]
+            process.stdin.close()
+        refused = answer_to(path, 300_000)
+        assert b" 403 " in refused.partition(b"\r\n")[0]
+        assert b"300000 may not use this service without an account" in refused
 
 
 def test_a_user_who_has_all_their_connections_is_refused_and_others_are_not(tmp_path: Path) -> None:
