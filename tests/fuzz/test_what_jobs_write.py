@@ -35,7 +35,7 @@ from slaq.engines.node.commands.loss_sources import (
     Reported,
 )
 from slaq.engines.node.commands.tail import Tail
-from slaq.engines.node.commands.unread import unread
+from slaq.engines.node.commands.unread import Allowance, unread
 from slaq.engines.node.external import ExternalJob, ExternalRunner
 from slaq.engines.node.peers import Peer
 from slaq.engines.node.programs.driver_messages import (
@@ -122,7 +122,7 @@ def test_reports_that_nobody_has_read(content: bytes, start: int, known: int) ->
     with folder() as home:
         path = home / "reports.jsonl"
         path.write_bytes(content)
-        found = unread(path, start=start, known=known)
+        found = unread(path, start=start, known=known, allowance=Allowance())
     assert len(found) <= content.count(b"\n") + 1
     for one in found:
         check_item(one)

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,13 @@ from slaq import bootstrap
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import BusyError
 from slaq.core.job import JobState
+from slaq.engines.clock import WallClock
+from slaq.engines.journal import Journal
+from slaq.engines.node.commands import unread
+from slaq.engines.node.commands.unread import Allowance
+from slaq.engines.node.external import ExternalJob, ExternalRunner
+from slaq.engines.node.reports import Item, Report, parse_report
+from slaq.kinds import external
 from slaq.kinds.files import MOST_SOURCES, JobFolder
 from slaq.kinds.removal import UNFINISHED, RemovedFolders
 from slaq.service.records import Identity, Submission
@@ -29,7 +37,7 @@ from slaq.service.service import Service
 from slaq.stores.sqlite.records import JobIdentity
 from slaq.web.problems import status_of
 from tests.integration.opening import ANN, ME, TRAINS, in_state, iterated, python, reports
-from tests.integration.serving import until
+from tests.integration.serving import PATIENCE, until
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as others")
 NOBODY = pwd.getpwnam("nobody")
@@ -435,8 +443,8 @@ def test_leased_reports_do_not_hold_up_recovery(tmp_path: Path) -> None:
     files = made(tmp_path, identity())
     files.reports.write_bytes(reports(1.0, 0.5))
     with leased(files.reports), pytest.raises(BlockingIOError):
-        files.unread_reports(start=0, known=0)
-    assert len(files.unread_reports(start=0, known=0)) == 2
+        files.unread_reports(start=0, known=0, allowance=Allowance())
+    assert len(files.unread_reports(start=0, known=0, allowance=Allowance())) == 2
 
 
 @as_root
@@ -485,11 +493,95 @@ def test_reports_of_any_size_are_recovered_in_bounded_memory(tmp_path: Path) -> 
         file.truncate(file.tell() + 2**26)
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + reports(0.25, start=2))
-    found = files.unread_reports(start=0, known=0)
+    found = files.unread_reports(start=0, known=0, allowance=Allowance())
     assert [one.loss for one in found][-1:] == [0.25]
 
 
+def test_lines_without_number_do_not_hold_up_recovery(tmp_path: Path) -> None:
+    """So many lines are looked at of all jobs of an owner together, however many of them there are."""
+    flooded, plain = made(tmp_path, identity()), made(tmp_path, identity(2, name="other"))
+    for files, more in ((flooded, b"\n" * unread.MOST_LINES), (plain, b"")):
+        files.reports.write_bytes(reports(1.0) + more)
+    now = 0.0
+    theirs = Allowance(lambda: now)
+    assert not flooded.unread_reports(start=0, known=0, allowance=theirs)
+    assert not plain.unread_reports(start=0, known=0, allowance=theirs)
+    assert len(plain.unread_reports(start=0, known=0, allowance=Allowance())) == 1
+    now = 1.0
+    assert len(plain.unread_reports(start=0, known=0, allowance=theirs)) == 1
+
+
 # What is kept of jobs that run elsewhere
+
+
+def test_reports_of_one_job_are_parsed_beside_everyone_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While what a job has sent is being read, the engine starts and ends jobs, and others report."""
+    begun, free = threading.Event(), threading.Event()
+
+    def slow(line: bytes) -> Report | None:
+        if b"slow" in line:
+            begun.set()
+            free.wait(PATIENCE)
+        return parse_report(line)
+
+    monkeypatch.setattr(external, "parse_report", slow)
+    journal = Journal(WallClock())
+    runner = ExternalRunner(journal)
+    kind = external.ExternalKind(folder=tmp_path, give=runner.prepare, runner=runner)
+    # As many as there could be locks for: some have one in common.
+    jobs = [identity(number, name=f"net-{number}") for number in range(200)]
+    for job in jobs:
+        runner.prepare(job.id, ExternalJob())
+        runner.start(job.id)
+    sending = threading.Thread(target=lambda: kind.report(jobs[0], b'{"slow": 1}\n', offset=0, source="a"))
+    sending.start()
+    assert begun.wait(PATIENCE)
+    others = threading.Thread(
+        target=lambda: [kind.report(job, reports(1.0), offset=0, source="a") for job in jobs[1:]]
+    )
+    others.start()
+    others.join(PATIENCE)
+    done = not others.is_alive()
+    free.set()
+    sending.join()
+    others.join()
+    assert done
+
+
+def test_what_was_reported_before_the_start_is_passed_on_by_pieces(
+    open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that reported much before its start holds up no decision, and loses nothing of it at its end."""
+    passed: dict[int, int] = {}
+    pieces: list[int] = []
+    give, catch_up = ExternalRunner.report, external.ExternalKind.catch_up
+
+    def counted(runner: ExternalRunner, job_id: str, readings: Sequence[Item], reach: int) -> None:
+        passed[threading.get_ident()] = passed.get(threading.get_ident(), 0) + len(readings)
+        give(runner, job_id, readings, reach)
+
+    def noted(kind: external.ExternalKind, job: JobIdentity) -> bool:
+        before = passed.get(threading.get_ident(), 0)
+        done = catch_up(kind, job)
+        pieces.append(passed.get(threading.get_ident(), 0) - before)
+        return done
+
+    monkeypatch.setattr(ExternalRunner, "report", counted)
+    monkeypatch.setattr(external.ExternalKind, "catch_up", noted)
+    service = open_service()
+    first = service.submit(ME, Submission(external=True, options={"name": "first"}))
+    late = service.submit(ME, Submission(external=True, options={"name": "late", "after": (first.id,)}))
+    sent = reports(*[1.0 / k for k in range(1, 6001)])
+    service.report(ME, late.id, sent, offset=0, source="a")
+    service.end(ME, first.id, state=JobState.COMPLETED)
+    until(lambda: in_state(service, ME, late.id, JobState.RUNNING))
+    service.end(ME, late.id, state=JobState.COMPLETED)
+    until(lambda: in_state(service, ME, late.id, JobState.COMPLETED))
+    assert service.job(ME, late.id).iteration == 5999
+    assert sum(pieces) == 6000
+    assert max(pieces) < 1000
 
 
 @pytest.mark.parametrize(

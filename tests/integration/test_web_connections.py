@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from slaq.config.service import Address
 from slaq.core.errors import LimitError, RateError
 from slaq.service.records import ClusterView, Identity
 from slaq.service.service import Service
-from slaq.web import cluster_routes, gate, logs, protocol
+from slaq.web import cluster_routes, gate, logs, protocol, server
 from slaq.web.connections import Key, Place, Places, network_of
 from slaq.web.logs import Handler
 from slaq.web.sockets import Listener, unix_socket
@@ -49,6 +50,22 @@ for _ in range(count):
         one.connect(path)
         held.append(one)
         one.send(b"GET /api/v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nX-Half: ")
+    except OSError:
+        pass
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+#: Opens a connection as each of so many users, sends half a request on it, and says how many it could open.
+AS_MANY = """
+import os, socket, sys
+held = []
+for uid in range(int(sys.argv[2]), int(sys.argv[2]) + int(sys.argv[3])):
+    os.seteuid(uid)
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+    os.seteuid(0)
+    try:
+        held[-1].send(b"GET /api/v1/cluster HTTP/1.1\\r\\nHost: localhost\\r\\nX-Half: ")
     except OSError:
         pass
 print(len(held), flush=True)
@@ -210,10 +227,30 @@ def test_thousands_of_half_sent_requests_shut_nobody_out() -> None:
                 assert b" 200 OK" in spoken(path, health)
                 with connect(served.unix) as root:
                     assert root.health()["ready"]
-                for uid in (65533, 65534):
+                for uid in (pwd.getpwnam("daemon").pw_uid, 65534):
                     assert b" 200 OK" in answer_to(path, uid).partition(b"\r\n")[0]
                 assert len(served.running.places) < 300
         until(lambda: len(served.running.places) < 10)
+
+
+@as_root
+def test_numbers_that_belong_to_no_user_count_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may use many numbers of users, as in a namespace, is one user, and takes nobody's place or cores."""
+    monkeypatch.setattr(server, "most_connections", lambda: 64)
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "home") as served:
+        Path(folder).chmod(0o711)
+        path = served.settings.listen
+        path.chmod(0o666)
+        command = [sys.executable, "-c", AS_MANY, str(path), "300000", "70"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"70\n"
+            assert b" 200 OK" in answer_to(path, 65534).partition(b"\r\n")[0]
+            process.stdin.close()
+        refused = answer_to(path, 300_000)
+        assert b" 403 " in refused.partition(b"\r\n")[0]
+        assert b"300000 may not use this service without an account" in refused
 
 
 def test_a_user_who_has_all_their_connections_is_refused_and_others_are_not(tmp_path: Path) -> None:
@@ -279,6 +316,120 @@ def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
             assert client.health()["ready"]
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"a:b\r\n" * (protocol.MOST_HEADERS + 1),
+        b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: b\r\nc: d\r\n",
+        b"GET /api/v1/cluster HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000,
+    ],
+    ids=["headers", "trailers", "requests"],
+)
+def test_parts_of_a_request_that_cost_more_than_their_bytes_are_counted(tmp_path: Path, sent: bytes) -> None:
+    """More headers than any client sends, headers after the body, and requests in a long row end a connection."""
+    with serving(tmp_path) as served:
+        heard = b""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            heard = spoken(served.settings.listen, sent)
+            assert b"HTTP/1.1 400 " in heard
+        assert heard.count(b"HTTP/1.1 200 ") <= protocol.MOST_WAITING + 1
+        with connect(served.unix) as client:
+            assert client.health()["ready"]
+
+
+def test_a_few_requests_in_a_row_are_all_answered(tmp_path: Path) -> None:
+    """Requests that are sent before the first one is answered are answered in their order."""
+    ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with serving(tmp_path) as served:
+        heard = spoken(served.settings.listen, ask * protocol.MOST_WAITING + last)
+        assert heard.count(b"HTTP/1.1 200 ") == protocol.MOST_WAITING + 1
+
+
+def test_what_one_connection_sends_is_taken_in_by_small_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is sent at once, others have their turns after every few thousand bytes of it."""
+    sizes: list[int] = []
+    plain: Callable[[protocol.PeerProtocol, bytes], None] = protocol.PeerProtocol.data_received
+
+    def noted(one: protocol.PeerProtocol, data: bytes) -> None:
+        sizes.append(len(data))
+        plain(one, data)
+
+    monkeypatch.setattr(protocol.PeerProtocol, "data_received", noted)
+    lines = b" " * 2**20 + b"\n"
+    with serving(tmp_path) as served, connect(served.unix) as client:
+        assert client.report(external(client), lines, offset=0, source="x") == len(lines)
+    assert sum(sizes) > len(lines)
+    assert max(sizes) <= 16384
+
+
+def test_large_requests_of_one_user_wait_for_each_other_and_hold_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of large bodies a user sends two at a time; small requests are answered beside them, and all in the end."""
+    reading: list[int] = []
+    at_once: list[int] = []
+    plain: Callable[..., Any] = gate.Gate._body
+
+    async def noted(one: gate.Gate, headers: Any, receive: Any, most: int) -> Any:
+        if int(headers.get("content-length", "0")) <= gate.LARGE:
+            return await plain(one, headers, receive, most)
+        reading.append(1)
+        at_once.append(len(reading))
+        try:
+            return await plain(one, headers, receive, most)
+        finally:
+            reading.pop()
+
+    monkeypatch.setattr(gate.Gate, "_body", noted)
+    body = b'{"external": true}' + b" " * gate.LARGE
+    head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with serving(tmp_path) as served, connect(served.unix) as client:
+        held = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+        for one in held:
+            one.connect(str(served.settings.listen))
+            one.sendall(head + body[:100])
+        until(lambda: len(reading) == gate.LARGE_AT_A_TIME)
+        assert external(client)
+        for one in held:
+            one.sendall(body[100:])
+        assert all(one.recv(12) == b"HTTP/1.1 201" for one in held)
+        for one in held:
+            one.close()
+    assert len(at_once) == len(held)
+    assert max(at_once) == gate.LARGE_AT_A_TIME
+
+
+def test_json_is_shorter_than_reports(tmp_path: Path) -> None:
+    """A body that is parsed as a whole, while everybody waits, is refused where reports are taken."""
+    with serving(tmp_path) as served, connect(served.unix) as client:
+        job, more = external(client), b" " * gate.MOST_JSON + b"\n"
+        assert client.report(job, more, offset=0, source="x") == len(more)
+        head = b"POST /api/v1/whatif HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(more)
+        assert b" 413 " in spoken(served.settings.listen, head).partition(b"\r\n")[0]
+
+
+def test_whoever_leaves_a_stream_of_events_is_no_defect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that leaves while it is being told of events is not logged as a request that failed."""
+    ask = b"GET /api/v1/events?idle=0.001 HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 0\r\n\r\n"
+    with serving(tmp_path) as served, connect(served.unix) as client:
+        job = external(client)
+        for count in range(200):
+            client.change(job, weight=1.0 + count % 2)
+        for _ in range(100):
+            with socket.socket(socket.AF_UNIX) as one:
+                one.connect(str(served.settings.listen))
+                one.sendall(ask)
+                one.recv(100)
+        until(lambda: len(served.running.places) <= 1)
+    assert "request failed" not in caplog.text
+
+
 def test_a_body_that_stops_coming_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request whose body falls silent is refused, and its connection ends."""
     monkeypatch.setattr(gate, "SILENT_SECONDS", 0.2)
@@ -305,7 +456,7 @@ def test_an_answer_that_nobody_takes_is_broken_off(tmp_path: Path, monkeypatch: 
     ask = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving(tmp_path) as served, socket.socket(socket.AF_UNIX) as greedy:
         greedy.connect(str(served.settings.listen))
-        greedy.sendall(20 * ask)
+        greedy.sendall(protocol.MOST_WAITING * ask)
         until(lambda: len(served.running.places) == 1)
         until(lambda: len(served.running.places) == 0)
 

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from slaq.client import connect
 from slaq.config.service import Address, ServiceSettings
 from slaq.core.errors import AddressError, IdentityError, RequestError, ServiceFaultError
 from slaq.service.service import Service
-from slaq.web import protocol
+from slaq.web import models, protocol
 from slaq.web.logs import JsonLines, Text
 from slaq.web.notify import notify, notify_reloading
 from slaq.web.rates import Rates
@@ -168,6 +169,28 @@ def test_bodies_that_make_no_sense_are_refused_in_a_sentence(served: Served, bod
     assert status in (400, 422)
     assert headers["content-type"] == "application/problem+json"
     assert json.loads(answer)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("address", "body"),
+    [
+        ("whatif", {f"k{key}": 1 for key in range(models.MOST_KEYS + 1)}),
+        ("jobs", {f"k{key}": 1 for key in range(models.MOST_KEYS + 1)}),
+        ("jobs", {"external": True, "long" * 25_000: 1}),
+        ("jobs", {"program": {"algorithm": [1] * models.MOST_VALUES}}),
+        ("jobs", {"program": {"algorithm": [[{}] * 100] * (models.MOST_VALUES // 100)}}),
+    ],
+)
+def test_what_is_refused_is_refused_as_a_whole(tmp_path: Path, address: str, body: dict[str, Any]) -> None:
+    """A body with more in it than any request has is refused in one short sentence, not value by value."""
+    with (
+        serving(tmp_path) as served,
+        httpx.Client(transport=httpx.HTTPTransport(uds=str(served.settings.listen))) as client,
+    ):
+        answer = client.post(f"http://localhost/api/v1/{address}", json=body)
+    assert answer.status_code == 422
+    assert len(answer.content) < 4000
+    assert answer.json()["detail"].count(";") < 3
 
 
 def test_a_head_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

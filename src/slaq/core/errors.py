@@ -7,6 +7,9 @@ from typing import Any
 
 from typing_extensions import override
 
+#: Letters of an unknown name that are compared with known ones and shown.
+LONGEST_NAME = 100
+
 
 class SlaqError(Exception):
     """The root of all errors of slaq. The text of each is one sentence for the user.
@@ -82,7 +85,8 @@ class UnknownNameError(SlaqError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind = kind
-        self.name = name
+        # Whoever gave a long one chose it to take long.
+        self.name = name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
         self.known = tuple(known)
         close = get_close_matches(name, self.known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,9 +1,11 @@
 """External jobs: they run elsewhere, and the service takes their reports and says what they may use."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from typing_extensions import override
 
@@ -19,13 +21,7 @@ from slaq.service.records import Submission
 from slaq.stores.sqlite.records import JobIdentity, JobRow
 
 #: Bytes of reports passed on at a time.
-PIECE = 2**20
-#: Locks that jobs share between them; two jobs with one lock only wait for each other's reports.
-LOCKS = 64
-
-
-def _locks() -> tuple[threading.Lock, ...]:
-    return tuple(threading.Lock() for _ in range(LOCKS))
+PIECE = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +33,9 @@ class ExternalKind(JobKind, Remote):
     #: Gives the engine what a job does.
     give: Callable[[str, ExternalJob], None]
     runner: ExternalRunner
-    _locks: tuple[threading.Lock, ...] = field(default_factory=_locks)
+    #: By the id of a job; one whose reports nobody passes on has none.
+    _locks: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
+    _finding: threading.Lock = field(default_factory=threading.Lock)
     name = "external"
 
     @property
@@ -92,13 +90,14 @@ class ExternalKind(JobKind, Remote):
             except OSError as error:
                 # The part that was written counts: when the lines are sent again, the rest is added.
                 raise StoreFullError(str(files.reports), error.strerror or str(error)) from error
-            self._pass_on(job)
+            # What was reported before the job was started is passed on by and by, at the cost of nobody's turn.
+            self._pass_on(job, len(lines))
         return reached - base
 
     @override
-    def catch_up(self, job: JobIdentity) -> None:
+    def catch_up(self, job: JobIdentity) -> bool:
         with self._lock(job.id):
-            self._pass_on(job)
+            return self._pass_on(job, PIECE)
 
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> bool:
@@ -108,21 +107,31 @@ class ExternalKind(JobKind, Remote):
         return running
 
     def _lock(self, job_id: str) -> threading.Lock:
-        return self._locks[hash(job_id) % LOCKS]
+        with self._finding:
+            return self._locks.setdefault(job_id, threading.Lock())
 
-    def _pass_on(self, job: JobIdentity) -> None:
-        """Give the engine what the job has reported and the engine has not read; nothing before its start."""
+    def _pass_on(self, job: JobIdentity, most: int) -> bool:
+        """Give the engine what the job has reported and the engine has not read, so many bytes or a little more.
+
+        Returns whether that is all. Nothing is passed on before the job's start.
+        """
         reach = self.runner.reach(job.id)
         if reach is None:
-            return
+            return True
+        end = reach + most
         with open(open_regular(self.files(job).reports), "rb") as file:
             file.seek(reach)
             # In pieces: a job may have reported for days before it is started. A line that a full disk cut
             # short waits for its rest.
             while b"\n" in (lines := file.read(PIECE) + file.readline()):
                 lines = lines[: lines.rfind(b"\n") + 1]
-                self.runner.report(job.id, _readings(lines, reach), reach + len(lines))
+                # Read here, because the engine lets no other job report meanwhile.
+                readings = list(_readings(lines, reach))
                 reach += len(lines)
+                self.runner.report(job.id, readings, reach)
+                if reach >= end:
+                    return reach >= os.fstat(file.fileno()).st_size
+        return True
 
 
 def _readings(lines: bytes, offset: int) -> Iterator[Item]:

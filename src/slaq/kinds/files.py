@@ -18,7 +18,7 @@ from slaq.durable import Ownership, flush_folder, write_durably
 from slaq.engines.files import LOG
 from slaq.engines.node.commands.records import RunAs
 from slaq.engines.node.commands.supervisor_client import REPORTS
-from slaq.engines.node.commands.unread import unread
+from slaq.engines.node.commands.unread import Allowance, unread
 from slaq.engines.node.reports import Reading
 from slaq.engines.regular_file import NotRegularError, open_regular
 from slaq.kinds.removal import RemovedFolders
@@ -164,9 +164,9 @@ class JobFolder(JobFiles):
         finally:
             os.close(file)
 
-    def unread_reports(self, *, start: int, known: int) -> Sequence[Reading]:
+    def unread_reports(self, *, start: int, known: int, allowance: Allowance) -> Sequence[Reading]:
         """Return the losses that a run reported, from that byte on, after the first `known` of them."""
-        return unread(self.reports, start=start, known=known) if self.ours else ()
+        return unread(self.reports, start=start, known=known, allowance=allowance) if self.ours else ()
 
     @override
     def read_log(self, offset: int, limit: int, *, ended: bool) -> LogChunk:

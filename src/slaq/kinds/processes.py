@@ -4,7 +4,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,6 +15,7 @@ from slaq.engines.goals import Goal
 from slaq.engines.node.commands.marks import clear_away
 from slaq.engines.node.commands.records import CommandSpec
 from slaq.engines.node.commands.runner import CommandJob
+from slaq.engines.node.commands.unread import Allowance
 from slaq.engines.node.reports import Reading
 from slaq.jobs import variables
 from slaq.jobs.options import PATHS, IfLost
@@ -65,6 +66,8 @@ class ProcessJobs:
     cores: int
     #: Files that a job may have open, until it asks for more; None for as many as the service.
     open_files: int | None = None
+    #: By owner: what may be looked through of their jobs' reports while everyone waits.
+    _allowances: dict[str, Allowance] = field(default_factory=dict)
 
     def files(self, job: JobIdentity) -> JobFolder:
         """Return a job's folder."""
@@ -92,7 +95,10 @@ class ProcessJobs:
             return Recovered(if_lost=if_lost)
         known = row.iteration + 1 - row.attempt_first_iteration
         try:
-            found = self.files(row.identity).unread_reports(start=row.attempt_log_start, known=known)
+            allowance = self._allowances.setdefault(row.owner, Allowance())
+            found = self.files(row.identity).unread_reports(
+                start=row.attempt_log_start, known=known, allowance=allowance
+            )
         except Exception as error:
             # Whatever the job has left there, the others are recovered.
             _log.exception("reports not recovered", extra={"job": row.id, "reason": str(error)})

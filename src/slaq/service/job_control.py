@@ -80,6 +80,10 @@ class JobControl:
         """End an external job with the state that its owner reports."""
         if not state.ended:
             raise JobOptionError("state", str(state), "completed, failed or cancelled")
+        # Not between two epochs either: the job may have much that was not passed on since its start.
+        job = self._unfinished(who, job_id)
+        while not _remote(job).catch_up(job.row.identity):
+            self._check_open()
         with self._loop.changing():
             job = self._unfinished(who, job_id)
             remote = _remote(job)

@@ -88,8 +88,8 @@ class Remote(Protocol):
         """
         ...
 
-    def catch_up(self, job: JobIdentity) -> None:
-        """Pass on what was reported before the engine started the job."""
+    def catch_up(self, job: JobIdentity) -> bool:
+        """Pass on a piece of what was reported before the engine started the job; return whether that was all."""
         ...
 
     def end(self, job_id: str, state: JobState, reason: str) -> bool:

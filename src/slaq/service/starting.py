@@ -37,6 +37,8 @@ class PreparingEngine(Engine):
         self._events: list[Event] = []
         #: The jobs that are to be tried again, by their ids.
         self._later: dict[str, Progress] = {}
+        #: Jobs that run elsewhere and reported before they were started, of which not all is passed on yet.
+        self._behind: dict[str, LiveJob] = {}
 
     @override
     def capacity(self) -> float:
@@ -80,8 +82,24 @@ class PreparingEngine(Engine):
             job = self._live_jobs.jobs.get(job_id)
             if job is not None:
                 self._launch(job, progress)
+        self._catch_up()
         events, self._events = self._events, []
         return [*events, *self._engine.poll()]
+
+    def _catch_up(self) -> None:
+        """Have what was reported early passed on: a piece of each owner, because all decisions wait for it."""
+        served = set()
+        for job_id, job in list(self._behind.items()):
+            if job.row.owner in served or job.kind.remote is None:
+                continue
+            served.add(job.row.owner)
+            del self._behind[job_id]
+            try:
+                if not job.kind.remote.catch_up(job.row.identity):
+                    self._behind[job_id] = job
+            except OSError as error:
+                _log.warning("reports not read", extra={"job": job_id, "reason": str(error)})
+                self._behind[job_id] = job
 
     def _begin_lost(self, job: LiveJob) -> None:
         """Start a job that the engine lost, from where its reports end or from the beginning, or end it."""
@@ -138,7 +156,7 @@ class PreparingEngine(Engine):
             return
         self._live_jobs.publish("job.started", job)
         if job.kind.remote is not None:
-            job.kind.remote.catch_up(job.row.identity)
+            self._behind[job.row.id] = job
 
     def _progress(self, row: JobRow, unread: Sequence[LossObserved] = ()) -> Progress:
         """Return how far a job has come, with losses that are in its files and not in the store yet."""

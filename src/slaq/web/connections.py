@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from slaq.web.identity import name_of
+
 #: Connections at once, of all users, where there are descriptors enough.
 MOST = 4096
 #: The part of the descriptors that connections may take; jobs, the store and the log need the others.
@@ -17,6 +19,8 @@ PART = 4
 KEPT_PART = 8
 #: Bits of an IPv6 address that name a network: everyone who has one address has all addresses of its network.
 NETWORK = 64
+#: Stands for all numbers of users that belong to no account.
+NO_ACCOUNT = "without an account"
 _CREDENTIALS = struct.Struct("3i")
 
 #: Whose a connection is: a Unix user, an address, or the user of a token.
@@ -157,7 +161,8 @@ def place_of(connection: socket.socket, address: Any, end: Callable[[], None]) -
         return Place(descriptor, ("address", network_of(address[0])), end)
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(credentials)
-    return Place(descriptor, ("uid", uid), end, peer=uid)
+    # In a namespace one user may have many numbers that belong to no account.
+    return Place(descriptor, ("uid", uid if name_of(uid) is not None else NO_ACCOUNT), end, peer=uid)
 
 
 def network_of(host: str) -> str:

@@ -5,10 +5,11 @@ import contextlib
 import ipaddress
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +30,14 @@ PROBES = frozenset({"/healthz", "/readyz"})
 BODY_SECONDS, SILENT_SECONDS = 60.0, 10.0
 #: Requests of one user that are answered at a time; further ones wait. A stream of events does not count.
 AT_A_TIME = 8
+#: Bytes beyond which a body is large, and requests of one user with a large body that are taken in at a time: while
+#: one is parsed, everybody waits.
+LARGE, LARGE_AT_A_TIME = 65536, 2
+#: Bytes of a body that is JSON, which takes longer than lines of reports; more than any submission needs.
+MOST_JSON = 2**20
 STREAM = f"{PREFIX}/events"
+#: What the addresses end in that take reports.
+REPORTS = "/reports"
 #: Seconds' worth of a user's requests that may come at once.
 BURST_SECONDS = 2.0
 _HEADERS = {
@@ -74,10 +82,16 @@ class Gate:
             await _refuse(error, scope, receive, reply)
         except _RefusalError as refusal:
             await refusal.respond(scope, receive, reply)
-        except Exception:
+        except Exception as error:
             # The application has sent an answer already.
-            told = {"path": scope["path"], "reference": scope["state"].get("reference")}
-            _log.exception("request failed", extra=told)
+            if not _client_left(error):
+                who = scope["state"].get("who")
+                told = {
+                    "path": scope["path"],
+                    "user": None if who is None else who.user,
+                    "reference": scope["state"].get("reference"),
+                }
+                _log.exception("request failed", extra=told)
         finally:
             self._note(scope, reply.status, time.monotonic() - began)
 
@@ -94,13 +108,15 @@ class Gate:
         seconds = self._rates.wait(who.user)
         if seconds:
             raise RateError(seconds)
-        body = await self._body(headers, receive)
-        reply.unread = False
-        if scope["path"] == STREAM:
-            await self.app(scope, _replayed(body, receive), reply)
-            return
-        async with self._turn(who.user):
-            await self.app(scope, _replayed(body, receive), reply)
+        with self._turns_of(who.user) as turns:
+            async with turns.large if _may_be_large(headers) else contextlib.nullcontext():
+                body = await self._body(headers, receive, self._most_bytes(scope))
+                reply.unread = False
+                if scope["path"] == STREAM:
+                    await self.app(scope, _replayed(body, receive), reply)
+                    return
+                async with turns.free:
+                    await self.app(scope, _replayed(body, receive), reply)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity:
         peer = scope["state"].get("peer")
@@ -117,14 +133,13 @@ class Gate:
             raise _RefusalError(error, 429)
         return who
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, user: str) -> AsyncIterator[None]:
-        """Wait until fewer than AT_A_TIME requests of a user are being answered."""
+    @contextlib.contextmanager
+    def _turns_of(self, user: str) -> Iterator["_Turns"]:
+        """Give what the requests of a user wait for, as long as there are any."""
         turns = self._turns.setdefault(user, _Turns())
         turns.wanted += 1
         try:
-            async with turns.free:
-                yield
+            yield turns
         finally:
             turns.wanted -= 1
             if not turns.wanted:
@@ -140,9 +155,13 @@ class Gate:
         if name not in allowed and not _is_loopback(name):
             raise _RefusalError(RequestError(f"this is not the host {name!r}; use localhost"), 421)
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    def _most_bytes(self, scope: Scope) -> int:
+        most = self.settings.max_request_bytes
+        return most if scope["path"].endswith(REPORTS) else min(most, MOST_JSON)
+
+    async def _body(self, headers: Headers, receive: Receive, most: int) -> bytes:
         """Return the complete body; refuse one that is too large before reading all of it, however it is sent."""
-        length, most = headers.get("content-length"), self.settings.max_request_bytes
+        length = headers.get("content-length")
         if length is None and "transfer-encoding" not in headers:
             return b""
         if length is not None and (not length.isdecimal() or len(length) > 18 or int(length) > most):
@@ -174,7 +193,7 @@ class Gate:
             route = PREFIX + route.removeprefix(PREFIX)
         self.counts.note(scope["method"], route, status or 499, seconds)
         # Changes are logged with who made them, but for reports, which come every second.
-        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and not route.endswith("/reports")
+        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and not route.endswith(REPORTS)
         who = scope["state"].get("who")
         told = {
             "method": scope["method"],
@@ -202,6 +221,7 @@ class _Turns:
     """The requests of one user that are being answered or wait for that."""
 
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
+    large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_AT_A_TIME))
     wanted: int = 0
 
 
@@ -245,6 +265,19 @@ def _replayed(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]
 
 def _has_body(headers: Headers) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _client_left(error: BaseException) -> bool:
+    """Return whether all that went wrong is that nobody reads a stream of events any more."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_client_left, error.exceptions))
+    return isinstance(error, anyio.BrokenResourceError)
+
+
+def _may_be_large(headers: Headers) -> bool:
+    """Return whether a body may be large, as far as its head tells."""
+    length = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or not length.isdecimal() or len(length) > 18 or int(length) > LARGE
 
 
 def _rates_of(settings: ServiceSettings) -> Rates:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from slaq.config.tokens import Token, find, read_tokens
-from slaq.core.errors import IdentityError, SettingsError
+from slaq.core.errors import ForbiddenError, IdentityError, SettingsError
 from slaq.service.records import Identity
 
 _log = logging.getLogger(__name__)
@@ -30,9 +30,11 @@ class Identities:
         self._tokens: list[Token] = []
 
     def of_peer(self, uid: int) -> Identity:
-        """Return the identity of a Unix user."""
-        user = _user_name(uid, int(time.monotonic() / NAMES_LAST))
-        return Identity(user=user, uid=uid, admin=uid in (0, os.geteuid()) or user in self.admins)
+        """Return the identity of a Unix user; refuse one without an account, who may have many such numbers."""
+        user, trusted = name_of(uid), uid in (0, os.geteuid())
+        if user is None and not trusted:
+            raise ForbiddenError(f"the user {uid}", "use this service without an account on this machine")
+        return Identity(user=user or str(uid), uid=uid, admin=trusted or user in self.admins)
 
     def of_header(self, authorization: str | None) -> Identity:
         """Return the identity of a token's user: an admin only if the token was made so."""
@@ -65,12 +67,17 @@ class Identities:
         self._stamp = stamp
 
 
+def name_of(uid: int) -> str | None:
+    """Return the name of a Unix user; None for a number that belongs to no account."""
+    return _name_of(uid, int(time.monotonic() / NAMES_LAST))
+
+
 @lru_cache(maxsize=1024)
-def _user_name(uid: int, period: int) -> str:
+def _name_of(uid: int, period: int) -> str | None:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(uid)
+        return None
 
 
 def _user_id(user: str) -> int | None:

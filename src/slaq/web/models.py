@@ -12,32 +12,42 @@ from slaq.kinds.command import MOST_WORDS
 from slaq.kinds.program import PROGRAM_KEYS
 from slaq.service.records import Submission
 
-#: How deep the tables of a program may be nested.
-DEEPEST = 20
+#: How deep the tables of a program may be nested, and how many values they may hold.
+DEEPEST, MOST_VALUES = 20, 100_000
+#: Keys of a body; none has as many. Refusing each by itself would take long.
+MOST_KEYS = 100
 
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Word = Annotated[str, Field(max_length=LONGEST_TEXT, pattern=NO_NUL)]
 
 
-def _storable(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value; raises ValueError if it could not be stored and sent back unchanged."""
+def _storable(value: Any) -> Any:
+    """Return a JSON value; raises ValueError if it could not be stored and sent back unchanged, or is too large."""
+    left = MOST_VALUES
+    line = [(value, 0)]
+    while line:
+        one, depth = line.pop()
+        _check_value(one, depth)
+        if isinstance(one, dict | list):
+            left -= len(one)
+            if left < 0:
+                raise ValueError(f"tables hold more than {MOST_VALUES} values; put them into a file")
+            line += [(inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)]
+            line += [(key, depth) for key in one] if isinstance(one, dict) else []
+    return value
+
+
+def _check_value(value: Any, depth: int) -> None:
+    """Raise ValueError for one value, whatever it holds, that could not be stored and sent back unchanged."""
     if depth > DEEPEST:
         raise ValueError(f"tables are nested more than {DEEPEST} deep; flatten them")
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _storable(key, depth)
-            _storable(inner, depth + 1)
-    elif isinstance(value, list):
-        for inner in value:
-            _storable(inner, depth + 1)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise ValueError("a text holds NUL or half of a surrogate pair; remove it")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is not finite")
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("a whole number does not fit into 64 bits")
-    return value
 
 
 Table = Annotated[dict[str, Any], Field(min_length=1, max_length=1000), AfterValidator(_storable)]
@@ -54,6 +64,8 @@ class Body(BaseModel):
         """Read 3.0 as 3, because JSON does not distinguish them."""
         if not isinstance(given, dict):
             return given
+        if len(given) > MOST_KEYS:
+            raise ValueError(f"there are {len(given)} keys, and no request has more than {MOST_KEYS}")
         return {
             name: int(value) if isinstance(value, float) and value.is_integer() else value
             for name, value in given.items()

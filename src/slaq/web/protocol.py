@@ -8,6 +8,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from slaq.web.connections import Place, Places
 
+#: Bytes taken in at a time, so that every other connection has its turn between two pieces.
+PIECE = 4096
+#: Headers of one request, and requests that may wait behind the one that is being answered.
+MOST_HEADERS, MOST_WAITING = 200, 8
 #: Seconds within which the head of a request must have arrived, and the bytes that it may have.
 HEAD_SECONDS, HEAD_BYTES = 10.0, 65536
 #: Seconds within which a client must take what is to be sent to it: 48 KiB of a long answer, or the rest of one.
@@ -15,8 +19,16 @@ TAKE_SECONDS = 30.0
 _LONG_HEAD = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class PeerProtocol(HttpToolsProtocol):
-    """Puts the place of its connection, and the uid of a Unix socket's peer, into each request's state."""
+class TooMuchError(Exception):
+    """A request has more headers, or is followed by more requests, than any client of ours sends."""
+
+
+class PeerProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """Puts the place of its connection, and the uid of a Unix socket's peer, into each request's state.
+
+    What is sent is parsed in small pieces, and its parts are counted while they are parsed: a few bytes each, they
+    would take a hundred times their size in memory, and hold up all other connections.
+    """
 
     _place: Place | None = None
     _head_timer: asyncio.TimerHandle | None = None
@@ -26,6 +38,15 @@ class PeerProtocol(HttpToolsProtocol):
     def __init__(self, places: Places, **given: Any) -> None:
         super().__init__(**given)
         self._places = places
+        self._piece = memoryview(bytearray(PIECE))
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._piece
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(self._piece[:nbytes]))
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,7 +75,16 @@ class PeerProtocol(HttpToolsProtocol):
                 self._close()
 
     @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # After the head there can only be trailers, which would be added to the headers without end.
+        if self._head_timer is None or len(self.headers) >= MOST_HEADERS:
+            raise TooMuchError
+        super().on_header(name, value)
+
+    @override
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_WAITING:
+            raise TooMuchError
         self._head_came()
         if self._place is not None:
             self._places.work(self._place)
@@ -74,6 +104,11 @@ class PeerProtocol(HttpToolsProtocol):
             self._await_taking()
         elif self._place is not None and self.cycle.response_complete:
             self._places.wait(self._place)
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._await_taking()
 
     @override
     def timeout_keep_alive_handler(self) -> None:

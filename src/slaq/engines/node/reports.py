@@ -153,6 +153,9 @@ def bounded(value: object, most: float) -> float | None:
 
 def json_object(line: bytes | str) -> dict[str, object]:
     """Return the JSON object in a line; an empty one where there is none."""
+    # To look is far cheaper than to try: whoever writes millions of empty lines wants them to be tried.
+    if not (line.lstrip().startswith(b"{") if isinstance(line, bytes) else line.lstrip().startswith("{")):
+        return {}
     try:
         # Given bytes, json first guesses their encoding, which takes longer than all the rest.
         record = json.loads(line.decode(errors="replace") if isinstance(line, bytes) else line)
