@@ -108,7 +108,7 @@ def test_what_a_job_reports_concerns_that_job_alone(
             assert 0.0 <= one.observation.cpu_seconds < 1e12
 
 
-@pytest.mark.parametrize("between", [600_000, 20_000_000])
+@pytest.mark.parametrize("between", [600_000, 20_000_000, pytest.param(250_000_000, marks=pytest.mark.slow)])
 def test_all_that_a_job_wrote_is_read_at_its_end(
     plain: SupervisorClient, tmp_path: Path, between: int
 ) -> None:
@@ -295,5 +295,9 @@ def test_patterns_that_take_long_to_compile_are_refused() -> None:
     checked_pattern(f"(?i)({wide * 8})")
     for pattern in (f"(?i)({wide * 9})", r"(?i)([\u0100-\uffff]" + "[x]" * 9 + ")", f"({wide * 199})"):
         with pytest.raises(LossSourceError, match="character classes"):
+            checked_pattern(pattern)
+    ranges = "".join(f"{chr(first)}-\U0010ffff" for first in range(0x100, 0x126))
+    for pattern in (f"(?i)(loss){f'[{ranges}]' * 8}", f"(?i)(loss)[{ranges}]", f"(?i:([^{ranges}]))"):
+        with pytest.raises(LossSourceError, match="character ranges"):
             checked_pattern(pattern)
     checked_pattern("([a-z]+)" * 1 + "[0-9][.][0-9][a-f][x][y][z][.][-][+]")

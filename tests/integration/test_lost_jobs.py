@@ -126,6 +126,17 @@ def test_what_cannot_be_stored_concerns_its_job_alone(open_service: Callable[...
     assert service.health()["status"] == "ok"
 
 
+def test_a_job_says_at_its_end_why_losses_may_be_missing(
+    open_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    """A job whose losses could not be read ends as it ended, and its owner is told."""
+    os.mkfifo(tmp_path / "losses")
+    service = open_service()
+    job_id = service.submit(ME, python("print(1)", loss_file=str(tmp_path / "losses"))).id
+    until(lambda: in_state(service, ME, job_id, JobState.COMPLETED))
+    assert "is not a regular file" in service.job(ME, job_id).reason
+
+
 def test_the_thread_of_commands_survives_what_goes_wrong_in_it(
     open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:

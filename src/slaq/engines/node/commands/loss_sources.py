@@ -55,6 +55,11 @@ class LossSource(Protocol):
         """How far was read, so that another source of the same kind can go on from there."""
         ...
 
+    @property
+    def progress(self) -> int:
+        """A number that grows whenever something is read or searched, whether a loss is found or not."""
+        ...
+
     def close(self) -> None:
         """Close the files."""
         ...
@@ -88,6 +93,11 @@ class Reported(LossSource):
     def place(self) -> Place:
         return (self._tail.place,)
 
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken
+
     @override
     def close(self) -> None:
         self._tail.close()
@@ -117,7 +127,8 @@ class LossPattern(LossSource):
         start = None if place is None else int(place[0])
         self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE, start=start)
         self._waiting: list[bytes] = []
-        self._slow = 0
+        #: Lines that were searched, and how many of them took too long.
+        self._searched = self._slow = 0
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
@@ -132,6 +143,7 @@ class LossPattern(LossSource):
         # Lines that exceed the time of one search wait for the next call.
         enough = time.thread_time() + SEARCH_SECONDS
         while self._waiting and time.thread_time() < enough:
+            self._searched += 1
             reading = self._search(self._waiting.pop())
             if reading is not None:
                 found.append(reading)
@@ -146,6 +158,11 @@ class LossPattern(LossSource):
     @override
     def place(self) -> Place:
         return (self._tail.place,)
+
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken + self._searched
 
     @override
     def close(self) -> None:
@@ -230,6 +247,11 @@ class LossFile(LossSource):
     @override
     def place(self) -> Place:
         return (self._seen, math.nan if self._first is None else self._first)
+
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken
 
     @override
     def close(self) -> None:

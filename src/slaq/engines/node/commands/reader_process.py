@@ -30,6 +30,8 @@ from slaq.engines.processes import die_with_parent
 READ_SECONDS = 0.1
 #: The part of a core that reading may take, and the part while commands that have ended are read to their end.
 USUAL_SHARE, LAST_SHARE = 0.2, 0.5
+#: Seconds between two messages that tell of progress with commands that have ended.
+PROGRESS_SECONDS = 1.0
 #: Items that one message holds at most, so that the supervisor is never busy with one message for long.
 MOST_ITEMS = 500
 #: Messages with items that may be under way: further losses stay in their files until some were taken.
@@ -49,6 +51,8 @@ class ReaderMessage(IntEnum):
     ITEMS = 12
     FAILED = 13
     DONE = 14
+    #: From the reader: it gets on with commands that have ended, though they may have said nothing.
+    READING = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,11 @@ class _Watched:
     def at_end(self) -> bool:
         """Whether all was read and sent that the command wrote."""
         return not self.items and self.reports.at_end and (self.source is None or self.source.at_end)
+
+    @property
+    def progress(self) -> int:
+        """A number that changes whenever something is read."""
+        return self.reports.progress + (0 if self.source is None else self.source.progress)
 
     @property
     def places(self) -> tuple[Place, Place | None]:
@@ -146,6 +155,7 @@ class LossReader:
         self._commands: dict[int, _Watched] = {}
         self._told: set[int] = set()
         self._credit = CREDIT
+        self._progress_at = 0.0
 
     def run(self) -> NoReturn:
         """Serve until the supervisor hangs up."""
@@ -186,8 +196,11 @@ class LossReader:
         began = time.process_time()
         for number, watched in list(self._commands.items()):
             if self._credit:
+                before = watched.progress
                 watched.read()
                 self._tell_failure(number, watched)
+                if watched.finishing and watched.progress != before:
+                    self._tell_progress()
             while watched.items and self._credit:
                 self._send_items(number, watched)
             if watched.finishing and self._credit and watched.at_end:
@@ -211,6 +224,12 @@ class LossReader:
         if watched.failure and number not in self._told:
             self._told.add(number)
             self._send(ReaderMessage.FAILED, number, watched.failure.encode(errors="replace"))
+
+    def _tell_progress(self) -> None:
+        now = time.monotonic()
+        if now >= self._progress_at + PROGRESS_SECONDS:
+            self._progress_at = now
+            self._send(ReaderMessage.READING, 0)
 
     def _forget(self, number: int) -> None:
         self._told.discard(number)

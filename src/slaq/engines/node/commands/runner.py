@@ -69,6 +69,8 @@ class _CommandRun:
     #: How it is to end, once it was told to.
     ending: JobState | None = None
     reason: str = ""
+    #: Why losses of its present attempt could not be read.
+    unread: str = ""
 
 
 @dataclass(slots=True)
@@ -269,6 +271,7 @@ class CommandRunner(Runner[CommandJob]):
             self._observe(record, run)
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
+            run.unread = record.reason
         elif isinstance(record, StartDelayed):
             _log.warning("command not started yet", extra={"job": record.job_id, "reason": record.reason})
         elif isinstance(record, CpuUsed):
@@ -322,9 +325,10 @@ class CommandRunner(Runner[CommandJob]):
             # A supervisor that finds itself cut off from the node stops what it runs.
             self._lose(record.job_id, run, record.fault or "what runs commands had to end")
         elif not record.reason:
-            self._conclude(record.job_id, JobState.COMPLETED)
+            self._conclude(record.job_id, JobState.COMPLETED, run.unread)
         elif run.restarts < run.job.max_restarts and not record.fault:
             run.restarts += 1
+            run.unread = ""
             _log.warning(
                 "command restarted",
                 extra={"job": record.job_id, "died": record.reason, "restart": run.restarts},

@@ -34,6 +34,8 @@ class Tail:
         self.at_end = True
         #: The byte after the last whole line.
         self.place = 0
+        #: Bytes read so far, of all files that were at the path.
+        self.taken = 0
         self._follow = follow
         self._offset = 0
         self._limit: int | None = None
@@ -75,6 +77,7 @@ class Tail:
             self._begin_again()
         chunk = os.pread(self._fd, min(CHUNK, max(size - self._offset, 0)), self._offset)
         self._offset += len(chunk)
+        self.taken += len(chunk)
         self.at_end = self._offset >= size or not chunk
         self._witness = (self._witness + chunk)[-WITNESS:]
         *lines, rest = _BREAK.split(self._partial + chunk)
