@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -278,6 +279,60 @@ def test_a_job_can_kill_only_the_reader_of_its_own_user(plain: SupervisorClient,
     for job in "ab":
         heard = [one for one in records if isinstance(one, LossObserved) and one.job_id == job]
         assert [one.observation.loss for one in heard] == [1.0 + i for i in range(60)]
+
+
+#: Ways to tell five losses, and what is asked for each; one of the files has rows of an older run.
+TELLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "reports": ("for i in range(5): slaq.report(i)", {}),
+    "output": ("for i in range(5): print('loss', i, flush=True)", {"loss_pattern": r"loss (\S+)"}),
+    "old file": ("add_rows('old.csv')", {"loss_file": Path("old.csv")}),
+    "new file": ("add_rows('new.csv')", {"loss_file": Path("new.csv")}),
+}
+#: Tells them once in each turn, when it is told to.
+IN_TURNS = """
+import os, slaq, sys, time
+def add_rows(name):
+    new = not os.path.exists(name)
+    with open(name, "a") as file:
+        file.write("step,loss\\n" * new + "".join(f"{i},{i}\\n" for i in range(5)))
+def wait_for(name):
+    while not os.path.exists(name): time.sleep(0.01)
+for turn in range(TURNS):
+    open(f"begun{turn}", "w")
+    wait_for(f"go{turn}")
+    TELL
+    open(f"told{turn}", "w")
+wait_for("end")
+"""
+
+
+@pytest.mark.parametrize("way", TELLS)
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_reader_killed_before_it_told_a_loss_loses_none(
+    plain: SupervisorClient, tmp_path: Path, way: str, after: int
+) -> None:
+    """The next reader goes on from where the command began, or where the one before had come."""
+    tell, options = TELLS[way]
+    (tmp_path / "old.csv").write_text("step,loss\n0,9\n1,8\n")
+    code = IN_TURNS.replace("TURNS", str(after + 1)).replace("TELL", tell)
+    plain.start("job", python(tmp_path, code, cwd=tmp_path, **options))
+    plain.set_share("job", 1.0)
+    heard: list[Record] = []
+    for turn in range(after):
+        wait_until((tmp_path / f"begun{turn}").exists)
+        (tmp_path / f"go{turn}").touch()
+        heard += collect(plain, lambda found: number_of_losses(found) == 5)
+    wait_until((tmp_path / f"begun{after}").exists)
+    assert plain.pid is not None
+    reader = found(reader_of(plain.pid, os.getuid()))
+    os.kill(reader, signal.SIGSTOP)
+    (tmp_path / f"go{after}").touch()
+    wait_until((tmp_path / f"told{after}").exists)
+    os.kill(reader, signal.SIGKILL)
+    heard += collect(plain, lambda found: number_of_losses(found) >= 5)
+    (tmp_path / "end").touch()
+    heard += collect(plain, lambda found: any(isinstance(one, CommandExited) for one in found))
+    assert [loss for _, loss in losses(heard)] == [float(i) for i in range(5)] * (after + 1)
 
 
 def test_readers_end_with_their_commands(plain: SupervisorClient, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class ReaderMessage(IntEnum):
     FINISH = 2
     FORGET = 3
     TAKEN = 4
-    #: From the reader: it watches from here on, items, why a source cannot be read, and that the end was reached.
+    #: From the reader: from where on it watches, items, why a source cannot be read, and that the end was reached.
     READY = 11
     ITEMS = 12
     FAILED = 13
@@ -106,9 +106,12 @@ class _Watched:
         return self.reports.progress + (0 if self.source is None else self.source.progress)
 
     @property
-    def places(self) -> tuple[Place, Place | None]:
-        """How far was read."""
-        return self.reports.place, None if self.source is None else self.source.place
+    def places(self) -> tuple[Place, Place | None] | None:
+        """How far was read; None where another reader could not go on from there."""
+        reports, source = self.reports.place, None if self.source is None else self.source.place
+        if reports is None or (self.source is not None and source is None):
+            return None
+        return reports, source
 
     def read(self) -> None:
         """Read what has appeared since the last call, unless items wait."""
@@ -189,7 +192,7 @@ class LossReader:
             self._send(ReaderMessage.DONE, number)
             return
         self._tell_failure(number, watched)
-        self._send(ReaderMessage.READY, number)
+        self._send(ReaderMessage.READY, number, json.dumps(watched.places).encode())
 
     def _look(self) -> float:
         """Read all commands and send what was found; return the seconds until the next look."""

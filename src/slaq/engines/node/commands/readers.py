@@ -1,5 +1,6 @@
 """The supervisor's side of the processes that read what commands say: one for each user whose commands run."""
 
+import json
 import math
 import os
 import selectors
@@ -171,6 +172,11 @@ class Readers:
         if kind == ReaderMessage.READING:
             reader.got_on_at = time.monotonic()
             return
+        if kind == ReaderMessage.READY and number in reader.orders:
+            # A reader that takes the place of this one begins there too, and not at what has been written by then.
+            order = reader.orders[number]
+            first = json.loads(bytes(message.payload) or b"null")
+            reader.orders[number] = replace(order, places=order.places or first)
         if number not in reader.orders:
             if kind == ReaderMessage.ITEMS:
                 reader.send(ReaderMessage.TAKEN, 1)
