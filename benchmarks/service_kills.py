@@ -212,7 +212,7 @@ def _go_on(home: Path) -> dict[str, Any]:
 def _start(home: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "slaq", "serve", "--home", str(home), "--epoch-seconds", "0.2", *options]
     with (home / "service.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=home)
 
 
 def _until_up(client: Client) -> None:
@@ -246,17 +246,14 @@ def _victims(service: int, kind: str) -> list[int]:
     if kind == "everything":
         return [service, *parents]
     # Each is forked from the one before, and so looks like it: keeper, supervisor, and a reader for each user.
-    # A command that is about to be executed looks like them too, but in a session of its own.
-    sessions = {pid: _read(pid, "stat").rpartition(")")[2].split()[3:4] for pid in parents}
+    # A command that is about to be executed looks like them too; only readers are at the root of all folders.
     kept = {pid for pid in parents if "commands.keeper" in said[pid]}
     keepers = [pid for pid in kept if parents[pid] == service]
     supervisors = [pid for pid in kept if parents[pid] in keepers]
     of_commands = {
         "keeper": keepers,
         "supervisor": supervisors,
-        "reader": [
-            pid for pid in kept if parents[pid] in supervisors and sessions[pid] == sessions[parents[pid]]
-        ],
+        "reader": [pid for pid in kept if parents[pid] in supervisors and _link(pid, "cwd") == "/"],
     }
     if kind in of_commands:
         return of_commands[kind]
@@ -272,7 +269,7 @@ def _victims(service: int, kind: str) -> list[int]:
     workers = [pid for pid in forked if "memfd:slaq-data" in _read(pid, "maps")]
     if kind == "worker":
         return workers
-    return [pid for pid in forked if pid not in workers and _output(pid).endswith("log.txt")]
+    return [pid for pid in forked if pid not in workers and _link(pid, "fd/1").endswith("log.txt")]
 
 
 def _descendants(root: int) -> dict[int, int]:
@@ -293,9 +290,9 @@ def _read(pid: int, name: str) -> str:
     return ""
 
 
-def _output(pid: int) -> str:
+def _link(pid: int, name: str) -> str:
     with suppress(OSError):
-        return str(Path(f"/proc/{pid}/fd/1").readlink())
+        return str(Path(f"/proc/{pid}/{name}").readlink())
     return ""
 
 

@@ -13,6 +13,7 @@ import cloudpickle
 from slaq.algorithms import Model
 from slaq.config import AlgorithmWork, CommandWork, JobTable
 from slaq.core.job import JobState
+from slaq.durable import flush, flush_folder
 from slaq.engines import checkpoints
 from slaq.engines.packing import unpack
 from slaq.handle import Job
@@ -49,12 +50,16 @@ def make_room(folder: Path) -> None:
 
 
 def keep(job: Job, table: JobTable, summary: Callable[[], dict[str, Any]]) -> Kept:
-    """Write the result, the losses and the summary of an ended job into its folder."""
+    """Write the result, losses and summary of an ended job into its folder; they survive a loss of power."""
     job.directory.mkdir(parents=True, exist_ok=True)
     _write_losses(job)
     kept = _keep_result(job, table)
     text = json.dumps({**summary(), "result": kept.file}, indent=2, allow_nan=False)
     (job.directory / SUMMARY).write_text(f"{text}\n", encoding="utf-8")
+    for name in (LOSSES, SUMMARY, kept.file):
+        if name is not None and (job.directory / name).is_file():
+            flush(job.directory / name)
+    flush_folder(job.directory)
     return kept
 
 

@@ -38,11 +38,27 @@ def write_durably(
                 os.fchown(file, owner.uid, owner.gid)
             os.fchmod(file, mode)
             os.fsync(file)
-        os.replace(draft, path)
+        rename_durably(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Give a file that is on disk another name, in place of what had that name; it survives a loss of power."""
+    os.replace(source, target)
+    flush_folder(target.parent)
+    if source.parent != target.parent:
+        flush_folder(source.parent)
+
+
+def flush(path: Path) -> None:
+    """Have what a file holds survive a loss of power; its name does after `flush_folder`."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def flush_folder(path: Path) -> None:

@@ -22,6 +22,7 @@ from slaq.cluster import Cluster
 from slaq.config import AlgorithmWork, JobTable, ProgramWork, read_job
 from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
+from slaq.durable import rename_durably, write_durably
 from slaq.engines import checkpoints
 from slaq.engines.files import LOG
 from slaq.engines.regular_file import open_regular
@@ -100,7 +101,7 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     left = state / table.name / checkpoints.FILE
     last = state / LAST_CHECKPOINT
     if left.exists():
-        left.replace(last)  # the cluster begins with an empty directory
+        rename_durably(left, last)  # the cluster begins with an empty directory
     options = {**table.options, "name": table.name}
     if last.exists():
         options["checkpoint"] = last
@@ -117,9 +118,7 @@ def _report(job: Job, known: int, skipped: Path) -> None:
     for place, observation in enumerate(job):
         if place == 0 and (not known or observation.iteration > known + missing):
             missing = observation.iteration - known
-            draft = skipped.with_suffix(".new")
-            draft.write_text(str(missing))
-            draft.replace(skipped)
+            write_durably(skipped, [str(missing).encode()])
         if observation.iteration >= known + missing:
             reporting.report(observation.loss, **job.metrics[place])
 

@@ -1,5 +1,6 @@
 """Files that have to survive a loss of power: what is flushed, in which order, and who else can write."""
 
+import ast
 import os
 import stat
 from collections.abc import Callable
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 
+import slaq
+from slaq.artifacts import keep
+from slaq.config import JobTable, ProgramWork
 from slaq.config.tokens import Token, make_token
 from slaq.durable import write_durably
 from slaq.engines import checkpoints
@@ -69,6 +73,55 @@ def test_what_is_promised_is_flushed_before_it_is_named_and_its_name_after(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not list(path.parent.glob("*.new"))
     assert not list(path.parent.glob(".*.new"))
+
+
+#: What may rename by itself: nothing of it has to survive a loss of power.
+RENAMES = {"durable.py", "kinds/removal.py", "engines/node/share_file.py"}
+
+
+def test_there_is_one_way_to_put_a_file_in_the_place_of_another() -> None:
+    """No module but `durable` renames files that are to survive a loss of power."""
+    source = Path(slaq.__file__).parent
+    found = set()
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            # Text and dates have a `replace` too, which takes two arguments, or keywords.
+            whose = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+            of_path = len(node.args) == 1 and not node.keywords
+            if node.func.attr in ("rename", "renames", "replace", "move") and (
+                of_path or whose in ("os", "shutil")
+            ):
+                found.add(str(path.relative_to(source)))
+    assert found == RENAMES
+
+
+def test_what_a_job_leaves_is_flushed_before_its_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result, the losses and the summary are on disk, with their names, once they are kept."""
+    done = set[int]()
+    fsync = os.fsync
+
+    def recorded_fsync(file: int) -> None:
+        fsync(file)
+        done.add(os.fstat(file).st_ino)
+
+    def program(ctx: slaq.Context) -> dict[str, int]:
+        ctx.report(1.0)
+        return {"answer": 42}
+
+    with slaq.Cluster(cores=1, directory=tmp_path) as cluster:
+        job = cluster.submit(program, name="net")
+        job.result(timeout=60.0)
+        table = JobTable(name="net", work=ProgramWork(reference="here:program", program=program))
+        monkeypatch.setattr("os.fsync", recorded_fsync)
+        kept = keep(job, table, lambda: {"state": str(job.state)})
+        monkeypatch.undo()
+    assert kept.file == "result.pkl"
+    files = [job.directory / name for name in ("result.pkl", "losses.csv", "summary.json")]
+    assert {path.stat().st_ino for path in (*files, job.directory)} <= done
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

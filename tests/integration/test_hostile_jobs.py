@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_what_a_job_reports_concerns_that_job_alone(
             assert 0.0 <= one.observation.cpu_seconds < 1e12
 
 
-@pytest.mark.parametrize("between", [600_000, 20_000_000])
+@pytest.mark.parametrize("between", [600_000, 20_000_000, pytest.param(250_000_000, marks=pytest.mark.slow)])
 def test_all_that_a_job_wrote_is_read_at_its_end(
     plain: SupervisorClient, tmp_path: Path, between: int
 ) -> None:
@@ -280,6 +281,60 @@ def test_a_job_can_kill_only_the_reader_of_its_own_user(plain: SupervisorClient,
         assert [one.observation.loss for one in heard] == [1.0 + i for i in range(60)]
 
 
+#: Ways to tell five losses, and what is asked for each; one of the files has rows of an older run.
+TELLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "reports": ("for i in range(5): slaq.report(i)", {}),
+    "output": ("for i in range(5): print('loss', i, flush=True)", {"loss_pattern": r"loss (\S+)"}),
+    "old file": ("add_rows('old.csv')", {"loss_file": Path("old.csv")}),
+    "new file": ("add_rows('new.csv')", {"loss_file": Path("new.csv")}),
+}
+#: Tells them once in each turn, when it is told to.
+IN_TURNS = """
+import os, slaq, sys, time
+def add_rows(name):
+    new = not os.path.exists(name)
+    with open(name, "a") as file:
+        file.write("step,loss\\n" * new + "".join(f"{i},{i}\\n" for i in range(5)))
+def wait_for(name):
+    while not os.path.exists(name): time.sleep(0.01)
+for turn in range(TURNS):
+    open(f"begun{turn}", "w")
+    wait_for(f"go{turn}")
+    TELL
+    open(f"told{turn}", "w")
+wait_for("end")
+"""
+
+
+@pytest.mark.parametrize("way", TELLS)
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_reader_killed_before_it_told_a_loss_loses_none(
+    plain: SupervisorClient, tmp_path: Path, way: str, after: int
+) -> None:
+    """The next reader goes on from where the command began, or where the one before had come."""
+    tell, options = TELLS[way]
+    (tmp_path / "old.csv").write_text("step,loss\n0,9\n1,8\n")
+    code = IN_TURNS.replace("TURNS", str(after + 1)).replace("TELL", tell)
+    plain.start("job", python(tmp_path, code, cwd=tmp_path, **options))
+    plain.set_share("job", 1.0)
+    heard: list[Record] = []
+    for turn in range(after):
+        wait_until((tmp_path / f"begun{turn}").exists)
+        (tmp_path / f"go{turn}").touch()
+        heard += collect(plain, lambda found: number_of_losses(found) == 5)
+    wait_until((tmp_path / f"begun{after}").exists)
+    assert plain.pid is not None
+    reader = found(reader_of(plain.pid, os.getuid()))
+    os.kill(reader, signal.SIGSTOP)
+    (tmp_path / f"go{after}").touch()
+    wait_until((tmp_path / f"told{after}").exists)
+    os.kill(reader, signal.SIGKILL)
+    heard += collect(plain, lambda found: number_of_losses(found) >= 5)
+    (tmp_path / "end").touch()
+    heard += collect(plain, lambda found: any(isinstance(one, CommandExited) for one in found))
+    assert [loss for _, loss in losses(heard)] == [float(i) for i in range(5)] * (after + 1)
+
+
 def test_readers_end_with_their_commands(plain: SupervisorClient, tmp_path: Path) -> None:
     """Once the last command of a user has ended, no reader is left."""
     run(plain, python(tmp_path, "print(1)"))
@@ -295,5 +350,9 @@ def test_patterns_that_take_long_to_compile_are_refused() -> None:
     checked_pattern(f"(?i)({wide * 8})")
     for pattern in (f"(?i)({wide * 9})", r"(?i)([\u0100-\uffff]" + "[x]" * 9 + ")", f"({wide * 199})"):
         with pytest.raises(LossSourceError, match="character classes"):
+            checked_pattern(pattern)
+    ranges = "".join(f"{chr(first)}-\U0010ffff" for first in range(0x100, 0x126))
+    for pattern in (f"(?i)(loss){f'[{ranges}]' * 8}", f"(?i)(loss)[{ranges}]", f"(?i:([^{ranges}]))"):
+        with pytest.raises(LossSourceError, match="character ranges"):
             checked_pattern(pattern)
     checked_pattern("([a-z]+)" * 1 + "[0-9][.][0-9][a-f][x][y][z][.][-][+]")

@@ -33,6 +33,7 @@ from slaq.kinds import external
 from slaq.kinds.files import MOST_SOURCES, JobFolder
 from slaq.kinds.removal import UNFINISHED, RemovedFolders
 from slaq.service.records import Identity, Submission
+from slaq.service.rounds import LONGEST, Rounds
 from slaq.service.service import Service
 from slaq.stores.sqlite.records import JobIdentity
 from slaq.web.problems import status_of
@@ -409,7 +410,29 @@ def test_a_thread_that_died_is_told(open_service: Callable[..., Service]) -> Non
     rounds._over.clear()
     assert any("upkeep has stopped" in trouble for trouble in service.troubles())
     assert 'slaq_thread_up{thread="upkeep"} 0.0' in service.metrics(ME)
+    assert service.ready() == (False, "a thread of the service has stopped")
     rounds._over.set()
+
+
+def test_a_round_that_never_ends_is_told() -> None:
+    """Work that waits for what does not answer, such as a dead mount, is a trouble for as long as it waits."""
+    under_way, answered = threading.Event(), threading.Event()
+    now = 0.0
+
+    def waits() -> Sequence[str]:
+        under_way.set()
+        answered.wait()
+        return ()
+
+    rounds = Rounds("upkeep", waits, 600.0, clock=lambda: now)
+    rounds.start()
+    under_way.wait()
+    assert not rounds.troubles
+    now = 2.0 * LONGEST
+    assert ["upkeep has taken 60 minutes" in trouble for trouble in rounds.troubles] == [True]
+    answered.set()
+    until(lambda: not rounds.troubles)
+    rounds.close()
 
 
 # What a job can do to its files

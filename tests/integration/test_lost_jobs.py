@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ if not sys.platform.startswith("linux"):
 import slaq
 from slaq.core.events import JobLost
 from slaq.core.job import JobState
+from slaq.engines.node.commands import runner
+from slaq.engines.node.commands.records import Record
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.jobs.options import IfLost
 from slaq.service.service import Service
@@ -126,6 +129,17 @@ def test_what_cannot_be_stored_concerns_its_job_alone(open_service: Callable[...
     assert service.health()["status"] == "ok"
 
 
+def test_a_job_says_at_its_end_why_losses_may_be_missing(
+    open_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    """A job whose losses could not be read ends as it ended, and its owner is told."""
+    os.mkfifo(tmp_path / "losses")
+    service = open_service()
+    job_id = service.submit(ME, python("print(1)", loss_file=str(tmp_path / "losses"))).id
+    until(lambda: in_state(service, ME, job_id, JobState.COMPLETED))
+    assert "is not a regular file" in service.job(ME, job_id).reason
+
+
 def test_the_thread_of_commands_survives_what_goes_wrong_in_it(
     open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,3 +159,24 @@ def test_the_thread_of_commands_survives_what_goes_wrong_in_it(
     until(iterated(service, job_id, service.job(ME, job_id).iteration + 20))
     until(lambda: not service.troubles())
     assert 'slaq_thread_up{thread="commands"} 1.0' in service.metrics(ME)
+
+
+def test_a_thread_of_commands_that_stands_still_is_told(
+    open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody looks after commands for long, the service says so until somebody does."""
+    service = open_service()
+    job_id = service.submit(ME, python(SAYS_PARENT)).id
+    until(iterated(service, job_id, 5))
+    go_on, poll = threading.Event(), SupervisorClient.poll
+
+    def waits(client: SupervisorClient, seconds: float | None = 0.0) -> list[Record]:
+        go_on.wait()
+        return poll(client, seconds)
+
+    monkeypatch.setattr(SupervisorClient, "poll", waits)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "STUCK_SECONDS", 0.5)
+        until(lambda: any("looked after commands for" in trouble for trouble in service.troubles()))
+    go_on.set()
+    until(lambda: not service.troubles())

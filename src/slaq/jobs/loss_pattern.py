@@ -7,9 +7,9 @@ from slaq.core.errors import LossSourceError
 
 #: Characters of a loss pattern.
 LONGEST_PATTERN = 1000
-#: Character classes of a pattern that names characters beyond ÿ. Python expands each of them when it compiles the
-#: pattern, which takes up to 8 ms; classes of other characters take a thousandth of that.
-MOST_WIDE_CLASSES = 8
+#: Character classes, and ranges in them, of a pattern that names characters beyond ÿ. Python expands each of them
+#: when it compiles the pattern, which takes up to 8 ms; those of other characters take a thousandth of that.
+MOST_WIDE_CLASSES = MOST_WIDE_RANGES = 8
 #: Patterns that are kept compiled.
 KEPT = 1024
 EXAMPLE = r"for example 'loss[ =:]+(\S+)'"
@@ -23,11 +23,13 @@ def checked_pattern(pattern: str) -> re.Pattern[str]:
         raise LossSourceError(
             f"the loss pattern has {len(pattern)} characters", f"give at most {LONGEST_PATTERN}, {EXAMPLE}"
         )
-    if _WIDE.search(pattern) and pattern.count("[") > MOST_WIDE_CLASSES:
-        raise LossSourceError(
-            f"the loss pattern has {pattern.count('[')} character classes, with characters beyond ÿ",
-            f"use at most {MOST_WIDE_CLASSES} of them, {EXAMPLE}",
-        )
+    if _WIDE.search(pattern):
+        for letter, what, most in (("[", "classes", MOST_WIDE_CLASSES), ("-", "ranges", MOST_WIDE_RANGES)):
+            if pattern.count(letter) > most:
+                raise LossSourceError(
+                    f"the loss pattern has {pattern.count(letter)} character {what}, with characters beyond ÿ",
+                    f"use at most {most} of them, {EXAMPLE}",
+                )
     try:
         compiled = _compiled(pattern)
     except (re.error, OverflowError, RecursionError) as error:

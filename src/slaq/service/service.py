@@ -332,8 +332,10 @@ class Service:
             return False, "the service is stopping"
         if not self._loop.status.alive:
             return False, "the scheduler is not running"
-        if not all(one.alive for one in self._parts.threads):
-            return False, "a thread that runs jobs has stopped"
+        if self._undecided > STUCK_EPOCHS * self.settings.epoch_seconds:
+            return False, "the scheduler does not decide"
+        if not all(one.alive for one in self._threads):
+            return False, "a thread of the service has stopped"
         if self._loop.status.store_trouble:
             return False, "the store cannot be written"
         return True, ""
@@ -360,12 +362,17 @@ class Service:
             found.append(status.store_trouble)
         if not status.alive and not self._closing:
             found.append("the scheduler has stopped; see the log")
-        late = self._parts.clock.now() - status.decided_at
+        late = self._undecided
         if status.alive and late > STUCK_EPOCHS * self.settings.epoch_seconds:
             found.append(f"the last decision was made {late:.0f} seconds ago")
         if status.trouble:
             found.append(status.trouble)
         return (*found, *(trouble for one in self._threads for trouble in one.troubles))
+
+    @property
+    def _undecided(self) -> float:
+        """Seconds since the last decision was made."""
+        return self._parts.clock.now() - self._loop.status.decided_at
 
     @property
     def _threads(self) -> Sequence[Watched]:

@@ -89,9 +89,11 @@ def _add_probes(app: FastAPI) -> None:
 
     @app.get("/readyz", include_in_schema=False)
     async def readiness(service: Serving) -> Response:
-        """Say whether the service takes jobs now; anyone may ask."""
+        """Say whether the service takes jobs now, and in one word how it is; anyone may ask."""
         ready, _ = await run_in_threadpool(service.ready)
-        return reply(responses.ANYTHING, {"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        told = (await run_in_threadpool(service.health))["status"]
+        answer = {"status": "ready" if ready else "not ready", "health": told}
+        return reply(responses.ANYTHING, answer, 200 if ready else 503)
 
     @app.get(
         "/metrics",

@@ -8,7 +8,7 @@ import click
 
 from slaq.cli.display.outputs import announce, output_path
 from slaq.cli.input.connection_options import connects
-from slaq.durable import flush_folder
+from slaq.durable import rename_durably
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -32,8 +32,7 @@ def command(client: "Client", path: Path, force: bool) -> None:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         client.backup(draft)
-        draft.replace(path)
-        flush_folder(path.parent)
+        rename_durably(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     announce("backup", path)

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from slaq.core.errors import StoreError
+from slaq.durable import flush, flush_folder, rename_durably
 from slaq.stores.sqlite.in_use import mark_copy
 
 
@@ -29,9 +30,9 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
             # The copy is one file, without a write-ahead log.
             copy.execute("PRAGMA journal_mode = DELETE")
             mark_copy(copy)
-        _flush(partial)
+        flush(partial)
         _name(partial, target)
-        _flush(target.parent)
+        flush_folder(target.parent)
     finally:
         for left in ("", "-journal", "-wal", "-shm"):
             Path(f"{partial}{left}").unlink(missing_ok=True)
@@ -45,13 +46,4 @@ def _name(partial: Path, target: Path) -> None:
         raise
     except OSError:
         # Not every file system supports links.
-        partial.rename(target)
-
-
-def _flush(path: Path) -> None:
-    """Flush a file, or the names in a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        rename_durably(partial, target)

@@ -27,7 +27,7 @@ _LARGEST_ITERATION = 2**53
 _DELIMITERS = (",", "\t", ";")
 
 
-#: A byte of a file; for a loss file, how many losses were read and the first of them.
+#: A byte of a file; for a loss file, also how many losses were read, how many of these were told before, the first.
 Place = Sequence[float]
 
 
@@ -51,8 +51,13 @@ class LossSource(Protocol):
         ...
 
     @property
-    def place(self) -> Place:
-        """How far was read, so that another source of the same kind can go on from there."""
+    def place(self) -> Place | None:
+        """How far was read, so that another source of the same kind can go on from there; None amid lines."""
+        ...
+
+    @property
+    def progress(self) -> int:
+        """A number that grows whenever something is read or searched, whether a loss is found or not."""
         ...
 
     def close(self) -> None:
@@ -88,6 +93,11 @@ class Reported(LossSource):
     def place(self) -> Place:
         return (self._tail.place,)
 
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken
+
     @override
     def close(self) -> None:
         self._tail.close()
@@ -117,7 +127,8 @@ class LossPattern(LossSource):
         start = None if place is None else int(place[0])
         self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE, start=start)
         self._waiting: list[bytes] = []
-        self._slow = 0
+        #: Lines that were searched, and how many of them took too long.
+        self._searched = self._slow = 0
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
@@ -132,6 +143,7 @@ class LossPattern(LossSource):
         # Lines that exceed the time of one search wait for the next call.
         enough = time.thread_time() + SEARCH_SECONDS
         while self._waiting and time.thread_time() < enough:
+            self._searched += 1
             reading = self._search(self._waiting.pop())
             if reading is not None:
                 found.append(reading)
@@ -144,8 +156,13 @@ class LossPattern(LossSource):
 
     @property
     @override
-    def place(self) -> Place:
-        return (self._tail.place,)
+    def place(self) -> Place | None:
+        return None if self._waiting else (self._tail.place,)
+
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken + self._searched
 
     @override
     def close(self) -> None:
@@ -185,8 +202,7 @@ class LossFile(LossSource):
     def __init__(self, path: Path, column: str, place: Place | None = None) -> None:
         self._path = path
         self._column = column
-        # Read from its start when it was read before: the header is there, and what is known is passed over.
-        start = None if place is None else 0
+        start = None if place is None else int(place[0])
         self._tail = Tail(path, longest=LONGEST_FILE_LINE, start=start, follow=True)
         self._restarts = 0
         self._rows = _Rows(column)
@@ -194,9 +210,9 @@ class LossFile(LossSource):
         #: Losses read from the present file, and how many of its first losses were told before.
         self._seen = self._old = 0
         if place is not None:
-            self._old, self._first = int(place[0]), place[1]
-        if self._tail.old_header:
-            self._read_old_header(self._tail.old_header)
+            self._seen, self._old, self._first = int(place[1]), int(place[2]), place[3]
+        if header := self._tail.first_line():
+            self._read_old_header(header)
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
@@ -229,7 +245,12 @@ class LossFile(LossSource):
     @property
     @override
     def place(self) -> Place:
-        return (self._seen, math.nan if self._first is None else self._first)
+        return (self._tail.place, self._seen, self._old, math.nan if self._first is None else self._first)
+
+    @property
+    @override
+    def progress(self) -> int:
+        return self._tail.taken
 
     @override
     def close(self) -> None:

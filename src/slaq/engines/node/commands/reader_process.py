@@ -30,6 +30,8 @@ from slaq.engines.processes import die_with_parent
 READ_SECONDS = 0.1
 #: The part of a core that reading may take, and the part while commands that have ended are read to their end.
 USUAL_SHARE, LAST_SHARE = 0.2, 0.5
+#: Seconds between two messages that tell of progress with commands that have ended.
+PROGRESS_SECONDS = 1.0
 #: Items that one message holds at most, so that the supervisor is never busy with one message for long.
 MOST_ITEMS = 500
 #: Messages with items that may be under way: further losses stay in their files until some were taken.
@@ -44,11 +46,13 @@ class ReaderMessage(IntEnum):
     FINISH = 2
     FORGET = 3
     TAKEN = 4
-    #: From the reader: it watches from here on, items, why a source cannot be read, and that the end was reached.
+    #: From the reader: from where on it watches, items, why a source cannot be read, and that the end was reached.
     READY = 11
     ITEMS = 12
     FAILED = 13
     DONE = 14
+    #: From the reader: it gets on with commands that have ended, though they may have said nothing.
+    READING = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,17 @@ class _Watched:
         return not self.items and self.reports.at_end and (self.source is None or self.source.at_end)
 
     @property
-    def places(self) -> tuple[Place, Place | None]:
-        """How far was read."""
-        return self.reports.place, None if self.source is None else self.source.place
+    def progress(self) -> int:
+        """A number that changes whenever something is read."""
+        return self.reports.progress + (0 if self.source is None else self.source.progress)
+
+    @property
+    def places(self) -> tuple[Place, Place | None] | None:
+        """How far was read; None where another reader could not go on from there."""
+        reports, source = self.reports.place, None if self.source is None else self.source.place
+        if reports is None or (self.source is not None and source is None):
+            return None
+        return reports, source
 
     def read(self) -> None:
         """Read what has appeared since the last call, unless items wait."""
@@ -146,6 +158,7 @@ class LossReader:
         self._commands: dict[int, _Watched] = {}
         self._told: set[int] = set()
         self._credit = CREDIT
+        self._progress_at = 0.0
 
     def run(self) -> NoReturn:
         """Serve until the supervisor hangs up."""
@@ -179,15 +192,18 @@ class LossReader:
             self._send(ReaderMessage.DONE, number)
             return
         self._tell_failure(number, watched)
-        self._send(ReaderMessage.READY, number)
+        self._send(ReaderMessage.READY, number, json.dumps(watched.places).encode())
 
     def _look(self) -> float:
         """Read all commands and send what was found; return the seconds until the next look."""
         began = time.process_time()
         for number, watched in list(self._commands.items()):
             if self._credit:
+                before = watched.progress
                 watched.read()
                 self._tell_failure(number, watched)
+                if watched.finishing and watched.progress != before:
+                    self._tell_progress()
             while watched.items and self._credit:
                 self._send_items(number, watched)
             if watched.finishing and self._credit and watched.at_end:
@@ -211,6 +227,12 @@ class LossReader:
         if watched.failure and number not in self._told:
             self._told.add(number)
             self._send(ReaderMessage.FAILED, number, watched.failure.encode(errors="replace"))
+
+    def _tell_progress(self) -> None:
+        now = time.monotonic()
+        if now >= self._progress_at + PROGRESS_SECONDS:
+            self._progress_at = now
+            self._send(ReaderMessage.READING, 0)
 
     def _forget(self, number: int) -> None:
         self._told.discard(number)

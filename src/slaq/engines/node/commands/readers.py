@@ -1,5 +1,7 @@
 """The supervisor's side of the processes that read what commands say: one for each user whose commands run."""
 
+import json
+import math
 import os
 import selectors
 import signal
@@ -52,6 +54,8 @@ class _Reader:
     finishing: set[int] = field(default_factory=set)
     lost: int = 0
     lost_at: float = 0.0
+    #: When it last told that it gets on with commands that have ended.
+    got_on_at: float = -math.inf
 
     def send(self, kind: ReaderMessage, number: int, payload: bytes = b"") -> None:
         if self.peer is not None:
@@ -115,6 +119,11 @@ class Readers:
         if not reader.orders:
             self._end(reader)
 
+    def got_on_at(self, number: int) -> float:
+        """Return when the reader of a command last told that it gets on with what has ended."""
+        reader = self._of.get(number)
+        return -math.inf if reader is None else reader.got_on_at
+
     @property
     def waiting(self) -> bool:
         """Whether there is something to be heard."""
@@ -160,6 +169,14 @@ class Readers:
 
     def _take(self, reader: _Reader, message: Message) -> None:
         number, kind = message.head.a, message.head.kind
+        if kind == ReaderMessage.READING:
+            reader.got_on_at = time.monotonic()
+            return
+        if kind == ReaderMessage.READY and number in reader.orders:
+            # A reader that takes the place of this one begins there too, and not at what has been written by then.
+            order = reader.orders[number]
+            first = json.loads(bytes(message.payload) or b"null")
+            reader.orders[number] = replace(order, places=order.places or first)
         if number not in reader.orders:
             if kind == ReaderMessage.ITEMS:
                 reader.send(ReaderMessage.TAKEN, 1)

@@ -33,6 +33,8 @@ TICK = 0.1
 FIRST_DELAY, LONGEST_DELAY = 0.1, 60.0
 #: Seconds after which the loss of a supervisor is forgotten.
 FORGET_SECONDS = 120.0
+#: Seconds without a look at the commands after which their thread counts as stuck.
+STUCK_SECONDS = 180.0
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class _CommandRun:
     #: How it is to end, once it was told to.
     ending: JobState | None = None
     reason: str = ""
+    #: Why losses of its present attempt could not be read.
+    unread: str = ""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,7 @@ class CommandRunner(Runner[CommandJob]):
         self._lost: dict[str, _LostRun] = {}
         self._losses = _Losses()
         self._trouble = ""
+        self._looked_at = time.monotonic()
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -136,6 +141,9 @@ class CommandRunner(Runner[CommandJob]):
         """What is wrong with it, in a sentence."""
         if not self.alive and not self._closed:
             return ("the thread for commands has stopped; the log says why; restart the service",)
+        # Without a command the thread waits until there is one.
+        if self._runs and (still := time.monotonic() - self._looked_at) > STUCK_SECONDS and not self._closed:
+            return (f"nobody has looked after commands for {still:.0f} seconds; restart the service",)
         return (self._trouble,) if self._trouble else ()
 
     @override
@@ -178,6 +186,7 @@ class CommandRunner(Runner[CommandJob]):
     def _care(self) -> None:
         try:
             while not self._closed:
+                self._looked_at = time.monotonic()
                 try:
                     for record in self._commands.poll(TICK if self._runs or self._lost else None):
                         self._take_safely(record)
@@ -269,6 +278,7 @@ class CommandRunner(Runner[CommandJob]):
             self._observe(record, run)
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
+            run.unread = record.reason
         elif isinstance(record, StartDelayed):
             _log.warning("command not started yet", extra={"job": record.job_id, "reason": record.reason})
         elif isinstance(record, CpuUsed):
@@ -322,9 +332,10 @@ class CommandRunner(Runner[CommandJob]):
             # A supervisor that finds itself cut off from the node stops what it runs.
             self._lose(record.job_id, run, record.fault or "what runs commands had to end")
         elif not record.reason:
-            self._conclude(record.job_id, JobState.COMPLETED)
+            self._conclude(record.job_id, JobState.COMPLETED, run.unread)
         elif run.restarts < run.job.max_restarts and not record.fault:
             run.restarts += 1
+            run.unread = ""
             _log.warning(
                 "command restarted",
                 extra={"job": record.job_id, "died": record.reason, "restart": run.restarts},

@@ -47,6 +47,8 @@ class SupervisedCommand:
     kill_at: float | None = None
     #: Once nothing is left of the tree: until when more of what it wrote is waited for, and whether all was read.
     read_until: float | None = None
+    #: Until when at most, however much there is.
+    read_at_most: float = math.inf
     all_read: bool = False
     fault: str = ""
     news: list[Record] = field(default_factory=list)

@@ -38,8 +38,11 @@ MOST_NAMED = 10
 END_SECONDS = 0.01
 #: Seconds after which a tree that was killed and is still there is given up (it waits for a broken disk).
 ABANDON_SECONDS = 10.0
-#: Seconds without news of its losses after which a command that has ended is read no further.
-LAST_WORDS_SECONDS = 10.0
+#: Seconds without any progress after which a command that has ended is read no further, and those after which it
+#: is not in any case: it may have left a file without an end. The first is also the most for one that was stopped.
+LAST_WORDS_SECONDS, LONGEST_LAST_WORDS = 10.0, 600.0
+#: Why its last losses may be missing then.
+UNREAD = "the losses could not be read to their end: their files do not answer, or hold too much"
 #: Messages of readers that are taken in at one step, so that shares are looked at often enough.
 MOST_HEARD = 2
 
@@ -123,6 +126,8 @@ class Supervisor:
             command.stopped = True
             self._table.scan(thorough=True)
             self._confine(command, lambda command: self._ask_to_end(command, self._grace))
+        elif command is not None and command.read_until is not None:
+            command.read_at_most = min(command.read_at_most, time.monotonic() + self._grace)
 
     def stop_all(self, grace: float) -> None:
         """End all commands, within a shorter time."""
@@ -135,7 +140,7 @@ class Supervisor:
                 self._confine(command, lambda command: self._ask_to_end(command, grace))
             command.kill_at = min(command.kill_at or math.inf, time.monotonic() + grace)
             if command.read_until is not None:
-                command.read_until = min(command.read_until, time.monotonic() + grace)
+                command.read_at_most = min(command.read_at_most, time.monotonic() + grace)
 
     def step(self, *, listen: bool = True) -> tuple[list[Record], float]:
         """Do what is due; return the news and the seconds until the next call. Losses wait unless listened to."""
@@ -343,7 +348,7 @@ class Supervisor:
         assert command.kill_at is not None
         members = self._table.members(command.tree)
         if command.read_until is not None:
-            if command.all_read or now >= command.read_until:
+            if command.all_read or now >= self._read_until(command):
                 self._conclude(command)
         elif not members and command.status is not None and self._is_empty(command, now):
             self._finish_reading(command, now)
@@ -371,11 +376,18 @@ class Supervisor:
     def _finish_reading(self, command: SupervisedCommand, now: float) -> None:
         """Have all that a command wrote be read, now that it writes no more."""
         command.read_until = now + LAST_WORDS_SECONDS
+        command.read_at_most = now + (LAST_WORDS_SECONDS if command.stopped else LONGEST_LAST_WORDS)
         self._readers.finish(command.number)
+
+    def _read_until(self, command: SupervisedCommand) -> float:
+        """Return until when a command that has ended is read, as things are: longer, as long as that gets on."""
+        assert command.read_until is not None
+        getting_on = self._readers.got_on_at(command.number) + LAST_WORDS_SECONDS
+        return min(max(command.read_until, getting_on), command.read_at_most)
 
     def _conclude(self, command: SupervisedCommand) -> None:
         if not command.all_read and not command.stopped:
-            command.fail_source("the losses could not be read to their end: their files do not answer")
+            command.fail_source(UNREAD)
         order = command.launch
         end = CommandExited(
             job_id=order.job_id,

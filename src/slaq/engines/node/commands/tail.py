@@ -28,12 +28,12 @@ class Tail:
         self.longest = longest
         #: How often the file was cut short or replaced; reading then begins at its start again.
         self.restarts = 0
-        #: The first line that the file held at first.
-        self.old_header = b""
         #: Whether the last call of `read` came to the end of what there is to read.
         self.at_end = True
         #: The byte after the last whole line.
         self.place = 0
+        #: Bytes read so far, of all files that were at the path.
+        self.taken = 0
         self._follow = follow
         self._offset = 0
         self._limit: int | None = None
@@ -46,7 +46,6 @@ class Tail:
             self._offset = self.place = start
         elif self._open():
             size = os.fstat(self._fd).st_size
-            self.old_header = _BREAK.split(os.pread(self._fd, min(size, longest), 0))[0]
             self._offset = self.place = size
             self._witness = self._before(size)
         else:
@@ -75,6 +74,7 @@ class Tail:
             self._begin_again()
         chunk = os.pread(self._fd, min(CHUNK, max(size - self._offset, 0)), self._offset)
         self._offset += len(chunk)
+        self.taken += len(chunk)
         self.at_end = self._offset >= size or not chunk
         self._witness = (self._witness + chunk)[-WITNESS:]
         *lines, rest = _BREAK.split(self._partial + chunk)
@@ -82,6 +82,12 @@ class Tail:
             self.place = self._offset - len(rest)
         self._partial = rest[: self.longest]
         return [line[: self.longest] for line in lines if line]
+
+    def first_line(self) -> bytes:
+        """Return the first line of what is passed over at first; nothing where that is nothing."""
+        if self._offset == 0 or (self._fd < 0 and not self._open()):
+            return b""
+        return _BREAK.split(os.pread(self._fd, min(self._offset, self.longest), 0))[0]
 
     def rest(self) -> bytes:
         """Return the last line if it has no line break; for a file that is complete."""
