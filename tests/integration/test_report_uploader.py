@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,13 @@ def test_every_process_of_a_job_elsewhere_learns_its_share(tmp_path: Path) -> No
         def told(file: Path) -> Any:
             return json.loads(file.read_text()) if file.exists() else ""
 
+        def all_told(held: list[float]) -> bool:
+            return [told(file) for file in files] == [held, held, None]
+
         try:
             for cores in (3.0, 1.5):
                 client.change(limited, max_cores=cores)
-                until(lambda cores=cores: [told(file) for file in files] == [[cores, cores]] * 2 + [None])
+                until(partial(all_told, [cores, cores]))
         finally:
             for process in processes:
                 process.kill()
