@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from slaq.client.place import surroundings
+from slaq.client.endpoint import surroundings
 from slaq.core.errors import CommandError, JobOptionError, ProgramError
 from slaq.jobs.options import PATHS, SERVICE, SERVICE_COMMAND, SERVICE_PROGRAM, ServiceOptions
 from slaq.service.records import Submission

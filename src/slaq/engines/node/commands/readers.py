@@ -41,7 +41,7 @@ class Heard:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Reader:
+class _ReaderHandle:
     """One reader: its process, and what it was told to read."""
 
     user: RunAs | None
@@ -74,17 +74,17 @@ class Readers:
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
-        self._readers: dict[RunAs | None, _Reader] = {}
+        self._readers: dict[RunAs | None, _ReaderHandle] = {}
         #: The reader of each command.
-        self._of: dict[int, _Reader] = {}
-        self._heard: deque[tuple[_Reader, Heard]] = deque()
+        self._of: dict[int, _ReaderHandle] = {}
+        self._heard: deque[tuple[_ReaderHandle, Heard]] = deque()
 
     def open(self, number: int, launch: Launch) -> None:
         """Read a command from now on; raises OSError where no process can be started."""
         spec = launch.spec
         reader = self._readers.get(spec.run_as)
         if reader is None:
-            reader = _Reader(user=spec.run_as)
+            reader = _ReaderHandle(user=spec.run_as)
             self._start(reader)
             self._readers[spec.run_as] = reader
         order = WatchOrder(
@@ -134,7 +134,7 @@ class Readers:
         for reader in list(self._readers.values()):
             self._end(reader)
 
-    def _start(self, reader: _Reader) -> None:
+    def _start(self, reader: _ReaderHandle) -> None:
         pid, sock = start_reader(reader.user)
         try:
             reader.pidfd = os.pidfd_open(pid)
@@ -143,11 +143,11 @@ class Readers:
             raise
         reader.peer = Peer(sock, self._selector, lambda: self._ready(reader))
 
-    def _end(self, reader: _Reader) -> None:
+    def _end(self, reader: _ReaderHandle) -> None:
         self._readers.pop(reader.user, None)
         reader.end()
 
-    def _ready(self, reader: _Reader) -> None:
+    def _ready(self, reader: _ReaderHandle) -> None:
         if reader.peer is None:
             return
         try:
@@ -158,7 +158,7 @@ class Readers:
             # It was killed, or its user has got hold of it and sends rubbish.
             self._replace(reader)
 
-    def _take(self, reader: _Reader, message: Message) -> None:
+    def _take(self, reader: _ReaderHandle, message: Message) -> None:
         number, kind = message.head.a, message.head.kind
         if number not in reader.orders:
             if kind == ReaderMessage.ITEMS:
@@ -179,7 +179,7 @@ class Readers:
             heard = Heard(number=number, ready=kind == ReaderMessage.READY, done=kind == ReaderMessage.DONE)
         self._heard.append((reader, heard))
 
-    def _replace(self, reader: _Reader) -> None:
+    def _replace(self, reader: _ReaderHandle) -> None:
         """Start a reader in the place of one that was killed, which goes on where that one was."""
         reader.end()
         now = time.monotonic()
@@ -197,7 +197,7 @@ class Readers:
             if number in reader.finishing:
                 reader.send(ReaderMessage.FINISH, number)
 
-    def _give_up(self, reader: _Reader) -> None:
+    def _give_up(self, reader: _ReaderHandle) -> None:
         self._readers.pop(reader.user, None)
         for number in reader.orders:
             self._heard.append((reader, Heard(number=number, failure=KILLED)))
