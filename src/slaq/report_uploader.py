@@ -1,4 +1,4 @@
-"""Sends what a process reports to a service elsewhere, through a file that outlives both.
+"""Sends a process's reports to a service elsewhere, through a file that survives the end of either.
 
 A process that no service started, on any machine, reports to a job when SLAQ_URL names the service and
 SLAQ_JOB names the job. Each report is appended to a spool file, which costs what any report costs; a thread
@@ -66,13 +66,13 @@ class ReportUploader:
         self._thread = threading.Thread(target=self._run, name="slaq-report-uploader", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread."""
         self._thread.start()
         atexit.register(self.finish)
         tell_share(lambda: read_share(self._share))
 
     def finish(self) -> None:
-        """Send the rest, if that can be done soon."""
+        """Send what is left, for a few seconds at most."""
         self._over.set()
         self._thread.join(FAREWELL)
 

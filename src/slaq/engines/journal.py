@@ -55,7 +55,7 @@ class Listener(Protocol):
     """
 
     def happened(self, event: Event, ending: Ending | None) -> None:
-        """Take note of an event; `ending` comes with a `JobEnded`."""
+        """Handle an event; `ending` comes with a `JobEnded`."""
         ...
 
 

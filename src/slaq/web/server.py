@@ -75,7 +75,7 @@ class _Server(uvicorn.Server):
 
 
 async def _remind() -> None:
-    """Tell of log lines that were left out, also where no further line comes."""
+    """Log how many lines were left out, even if no further line comes."""
     while True:
         await asyncio.sleep(LOG_SECONDS)
         tell_left_out()

@@ -24,7 +24,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 14
 #: The most losses that are averaged into one character of the curve.
 FEW = 16
-#: The greatest widths of the columns of names and algorithms, and the width of those between them and the last.
+#: The largest widths of the columns of names and of algorithms, and the width of the numbers beside them.
 NAME, KIND, NUMBERS = 28, 24, 47
 #: The algorithm's column is left out on terminals narrower than this.
 WIDE = 92

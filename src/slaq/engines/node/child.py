@@ -196,7 +196,7 @@ class ChildNode(Node):
         self._journal.enter(entries)
 
     def _lose(self, reason: str | None) -> None:
-        """Give the child up for that reason, by default for how it ended; fail its calls and its jobs."""
+        """Drop the child, with that reason or with how it ended; fail its calls and its jobs."""
         with self._lock:
             if self._lost:
                 return
@@ -254,7 +254,7 @@ class _NodeServer(Listener):
         self._open = True
 
     def run(self) -> None:
-        """Serve until the parent wants no more, or is gone."""
+        """Serve until the parent closes the node, or is gone."""
         try:
             while self._open and os.getppid() == self._parent:
                 for key, events in self._selector.select(LOOK_EVERY):

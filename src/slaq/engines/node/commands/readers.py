@@ -45,7 +45,7 @@ class _ReaderHandle:
     """One reader: its process, and what it was told to read."""
 
     user: RunAs | None
-    #: Stands for its process, so that no other process of the same number is ever meant.
+    #: A pidfd: signals through it cannot reach a later process with the same id.
     pidfd: int = -1
     peer: Peer | None = None
     orders: dict[int, WatchOrder] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _ReaderHandle:
             self.peer.send(Head(kind, a=number), [payload] if payload else ())
 
     def end(self) -> None:
-        """Kill the process, which a file may hold up."""
+        """Kill the reader, which may be blocked on a file."""
         if self.peer is not None:
             self.peer.close()
             self.peer = None
@@ -70,7 +70,7 @@ class _ReaderHandle:
 
 
 class Readers:
-    """Has commands read by processes that run as the commands' users. Lives in the supervisor's thread."""
+    """Runs a reader process for each user and collects what the readers find. Lives in the supervisor's thread."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -99,13 +99,13 @@ class Readers:
         reader.send(ReaderMessage.OPEN, number, order.encode())
 
     def finish(self, number: int) -> None:
-        """Read all that a command has written, which has ended: `Heard.done` follows."""
+        """Have the rest of what an ended command wrote be read: `Heard.done` follows."""
         reader = self._of[number]
         reader.finishing.add(number)
         reader.send(ReaderMessage.FINISH, number)
 
     def forget(self, number: int) -> None:
-        """Read a command no longer; a reader without commands ends."""
+        """Stop reading a command; a reader without commands ends."""
         reader = self._of.pop(number, None)
         if reader is None:
             return
@@ -117,11 +117,11 @@ class Readers:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to be heard."""
+        """Whether readers have sent something that `heard` returns."""
         return bool(self._heard)
 
     def heard(self, *, items: bool) -> Heard | None:
-        """Return what was heard next; with `items` unset None where that would be items, which then wait."""
+        """Return what a reader sent next; without `items`, None if that holds items: it stays queued."""
         if not self._heard or (self._heard[0][1].counts and not items):
             return None
         reader, heard = self._heard.popleft()
@@ -180,7 +180,7 @@ class Readers:
         self._heard.append((reader, heard))
 
     def _replace(self, reader: _ReaderHandle) -> None:
-        """Start a reader in the place of one that was killed, which goes on where that one was."""
+        """Start a reader in the place of a killed one; it continues where that one stopped."""
         reader.end()
         now = time.monotonic()
         reader.lost = reader.lost + 1 if now - reader.lost_at < LOST_SECONDS else 1

@@ -67,7 +67,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSourceFailed:
-    """The losses cannot be read, nor will be; the command itself goes on."""
+    """The losses cannot be read, now or later; the command itself goes on."""
 
     job_id: str
     #: One sentence.
@@ -103,7 +103,7 @@ class CommandExited:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in a few words; empty where it ended well."""
+        """Why the command failed, in a few words; empty if it succeeded."""
         return self.fault or (how_it_ended(self.status) if self.status else "")
 
 

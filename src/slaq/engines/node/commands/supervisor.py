@@ -125,7 +125,7 @@ class Supervisor:
             self._confine(command, lambda command: self._ask_to_end(command, self._grace))
 
     def stop_all(self, grace: float) -> None:
-        """End all commands, within a shorter time."""
+        """End all commands, with a shorter grace."""
         for job_id in list(self._waiting):
             self.stop(job_id)
         self._table.scan(thorough=True)
@@ -171,7 +171,7 @@ class Supervisor:
         return self._take_news(), wanted
 
     def free(self) -> None:
-        """Leave nothing stopped and no group behind, whatever state things are in."""
+        """Kill every command and undo all throttling, after whatever error."""
         for command in self._commands.values():
             # The keeper ends what is not reached here.
             self._table.send(self._table.members(command.tree), signal.SIGKILL)
@@ -186,7 +186,7 @@ class Supervisor:
         return list(self._commands.values())
 
     def _confine(self, command: SupervisedCommand, act: Callable[[SupervisedCommand], object]) -> None:
-        """Do something with one command; where that goes wrong, end this command only."""
+        """Act on one command; an error ends this command only."""
         try:
             act(command)
         except Exception as error:
@@ -196,7 +196,7 @@ class Supervisor:
             self._give_up(command)
 
     def _give_up(self, command: SupervisedCommand) -> None:
-        """End a command that cannot be looked after any more, by what is left to do that with."""
+        """End a command whose supervision failed: ask, then kill, then drop it; errors are ignored."""
         with suppress(Exception):
             if command.kill_at is None:
                 self._ask_to_end(command, self._grace)
@@ -225,7 +225,7 @@ class Supervisor:
                 self._news.append(CpuUsed(job_id=job_id, at=command.samples[-1][0], cpu_seconds=used))
 
     def _discard(self, command: SupervisedCommand) -> None:
-        """Drop a command of which nothing is left, and whose last words cannot be had."""
+        """Drop an ended command whose last output cannot be read."""
         order = command.launch
         self._forget(command)
         status = -signal.SIGKILL if command.status is None else command.status
@@ -240,7 +240,7 @@ class Supervisor:
         return news
 
     def _try(self, order: Launch) -> str:
-        """Start a command that waits; return what the system was short of, where that is why it still waits."""
+        """Start a waiting command; return what the system is short of if it has to wait longer."""
         cores, number = self._waiting[order.job_id].cores, next(self._numbers)
         try:
             check_room(len(self._commands))
@@ -355,7 +355,7 @@ class Supervisor:
             self._kill(command)
 
     def _is_empty(self, command: SupervisedCommand, now: float) -> bool:
-        """Return whether nothing is left of a tree in which the last scan found nothing."""
+        """Return whether a tree that the last scan found empty is empty."""
         self._table.scan(thorough=True)
         # Where processes came and went between the scans, there may be others.
         return not self._table.take_hidden(command.tree) and not self._table.members(command.tree)
@@ -369,7 +369,7 @@ class Supervisor:
         self._resume(caught - members)
 
     def _finish_reading(self, command: SupervisedCommand, now: float) -> None:
-        """Have all that a command wrote be read, now that it writes no more."""
+        """Have the reader finish what an ended command wrote."""
         command.read_until = now + LAST_WORDS_SECONDS
         self._readers.finish(command.number)
 
@@ -402,7 +402,7 @@ class Supervisor:
     # What the commands say
 
     def _open_gates(self, now: float) -> float:
-        """Let commands run whose reader does not answer in time; return the seconds until the next one is due."""
+        """Release commands whose reader does not answer in time; return the seconds until the next is due."""
         wanted = math.inf
         for command in self._commands.values():
             if command.release_at is None:
