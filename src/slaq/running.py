@@ -27,6 +27,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     LearningRateChanged,
     LossObserved,
@@ -135,6 +136,8 @@ class RunningCluster(Listener, ABC):
             self._jobs[event.job_id]._say(event.demand)
         elif isinstance(event, CpuUsed):
             self._jobs[event.job_id]._use(event.cpu_seconds)
+        elif isinstance(event, JobDelayed):
+            self._jobs[event.job_id]._delay(event.sentence)
         elif isinstance(event, JobEnded) and ending is not None:
             self._jobs[event.job_id]._end(ending)
             self.wake()

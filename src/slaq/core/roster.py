@@ -19,6 +19,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     JobLost,
     LearningRateChanged,
@@ -144,7 +145,7 @@ class Roster(Rows):
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
         for event in events:
-            if isinstance(event, CapacityChanged) or event.job_id not in self.ids:
+            if isinstance(event, CapacityChanged | JobDelayed) or event.job_id not in self.ids:
                 continue
             if isinstance(event, CpuUsed):
                 self.used[self.ids[event.job_id]] = event.cpu_seconds

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slaq.core.events import CpuUsed, DemandChanged, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, JobDelayed, LearningRateChanged, LossObserved
 from slaq.engines.processes import how_it_ended
 
 
@@ -75,15 +75,6 @@ class LossSourceFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartDelayed:
-    """The command cannot be started yet, because the system is short of something; it will be tried again."""
-
-    job_id: str
-    #: What the system said.
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandExited:
     """The command has ended, and nothing of its process tree is left."""
 
@@ -114,7 +105,7 @@ Record = (
     | DemandChanged
     | CpuUsed
     | LossSourceFailed
-    | StartDelayed
+    | JobDelayed
     | CommandExited
 )
 

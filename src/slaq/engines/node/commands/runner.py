@@ -10,7 +10,7 @@ from functools import partial
 
 from typing_extensions import override
 
-from slaq.core.events import CpuUsed, LossObserved
+from slaq.core.events import CpuUsed, JobDelayed, LossObserved
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
@@ -20,7 +20,6 @@ from slaq.engines.node.commands.records import (
     CommandSpec,
     LossSourceFailed,
     Record,
-    StartDelayed,
 )
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.inbox import Inbox
@@ -269,8 +268,9 @@ class CommandRunner(Runner[CommandJob]):
             self._observe(record, run)
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
-        elif isinstance(record, StartDelayed):
-            _log.warning("command not started yet", extra={"job": record.job_id, "reason": record.reason})
+        elif isinstance(record, JobDelayed):
+            _log.warning("command delayed", extra={"job": record.job_id, "reason": record.reason or None})
+            self._journal.enter([JournalEntry(record)])
         elif isinstance(record, CpuUsed):
             self._use(record, run)
         elif isinstance(record, CommandExited):

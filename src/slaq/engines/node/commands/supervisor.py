@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
-from slaq.core.events import CpuUsed
+from slaq.core.events import CpuUsed, JobDelayed
 from slaq.core.scarcity import scarce
 from slaq.engines.files import last_lines
 from slaq.engines.node.commands.descriptors import check_room
 from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
 from slaq.engines.node.commands.readers import Heard, Readers
-from slaq.engines.node.commands.records import CommandExited, Launch, Record, StartDelayed
+from slaq.engines.node.commands.records import CommandExited, Launch, Record
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.tree import ProcessTable
@@ -102,7 +102,7 @@ class Supervisor:
         self._due = 0.0
         self._waiting[order.job_id] = _Waiting(order)
         if reason := self._try(order):
-            self._news.append(StartDelayed(job_id=order.job_id, reason=reason))
+            self._news.append(JobDelayed(job_id=order.job_id, at=0.0, reason=reason))
 
     def share(self, job_id: str, cores: float) -> None:
         """Change the share of a command."""
@@ -157,6 +157,8 @@ class Supervisor:
             self._try_at = now + TRY_SECONDS
             for waiting in list(self._waiting.values()):
                 self._try(waiting.order)
+                if waiting.order.job_id in self._commands:
+                    self._news.append(JobDelayed(job_id=waiting.order.job_id, at=0.0, reason=""))
         ending = [command for command in self._each() if command.kill_at is not None]
         if ending:
             self._table.scan()

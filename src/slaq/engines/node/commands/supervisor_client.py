@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from slaq.core.errors import CommandError, DuplicateJobError, SupervisorStartError, UnknownNameError
+from slaq.core.events import JobDelayed
 from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
 from slaq.engines.node.commands.keeper import main
@@ -26,7 +27,6 @@ from slaq.engines.node.commands.records import (
     Launch,
     Ready,
     Record,
-    StartDelayed,
 )
 from slaq.engines.node.commands.shares import WAYS
 from slaq.engines.node.peers import Peer
@@ -151,7 +151,7 @@ class SupervisorClient:
         reason = self._order(job_id)
         self._running.add(job_id)
         if reason:
-            self._records.append(StartDelayed(job_id=job_id, reason=reason))
+            self._records.append(JobDelayed(job_id=job_id, at=0.0, reason=reason))
 
     def _order(self, job_id: str) -> str:
         """Order the start of a waiting command; return why it waits longer, if so; raises if it cannot run."""
@@ -193,6 +193,7 @@ class SupervisorClient:
             try:
                 if self._order(job_id):
                     continue
+                self._records.append(JobDelayed(job_id=job_id, at=0.0, reason=""))
                 self._tell("share", job_id, self._shares.pop(job_id, 0.0))
             except Exception as error:
                 self._ended(CommandExited(job_id=job_id, status=NOT_EXECUTED, fault=str(error)))

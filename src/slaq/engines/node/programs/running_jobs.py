@@ -150,6 +150,13 @@ class RunningJobs:
     def _put_off(self, run: ProgramRun, reason: str) -> None:
         _log.warning("driver not started", extra={"job": run.job_id, "reason": reason})
         run.launch_at = time.monotonic() + AGAIN
+        self._delay(run, reason)
+
+    def _delay(self, run: ProgramRun, reason: str) -> None:
+        """Tell why a job has no process yet, or that it has one, unless that was told before."""
+        if reason != run.delayed:
+            run.delayed = reason
+            self._journal.delayed(run.job_id, reason)
 
     def _end(self, run: ProgramRun, state: JobState, reason: str) -> None:
         """Tell a program to end; a cancellation overrides a completion."""
@@ -196,6 +203,7 @@ class RunningJobs:
     def _driver_forked(self, run: ProgramRun) -> None:
         if run.ended_at is None:
             run.driver.turn = Turn.WAITS
+            self._delay(run, "")
 
     def _driver_ready(self, run: ProgramRun) -> None:
         assert run.driver.child is not None
