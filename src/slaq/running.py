@@ -81,8 +81,9 @@ class RunningCluster(Listener, ABC):
 
     @property
     def capacity(self) -> float:
-        """The cores there are in all."""
-        return self._scheduling.engine.capacity()
+        """The cores there are in all; once the cluster has ended, those of its last decision."""
+        ended = not self._thread.is_alive() and self.history.decisions()
+        return ended[-1].capacity if ended else self._scheduling.engine.capacity()
 
     @property
     def history(self) -> History:
