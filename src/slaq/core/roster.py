@@ -71,7 +71,12 @@ class Roster(Rows):
         self._starts: deque[float] = deque(maxlen=MOST_STARTS)
         #: By job id, for jobs that cannot run with any number of cores: the demand.
         self.sized: dict[str, Demand] = {}
-        # What each job asked for.
+        self._make_asked(size)
+        self._make_reported(size)
+        self._make_held(size)
+
+    def _make_asked(self, size: int) -> None:
+        """Make the arrays of what each job asked for."""
         self.order = np.zeros(size, dtype=np.int64)
         self.competes = np.zeros(size, dtype=bool)
         self.weight = np.zeros(size)
@@ -89,7 +94,9 @@ class Roster(Rows):
         self.stop_at = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
-        # What each job has reported.
+
+    def _make_reported(self, size: int) -> None:
+        """Make the arrays of what each job has reported."""
         self.observed = np.zeros(size, dtype=np.int64)
         self.first = np.zeros(size)
         self.last = np.zeros(size)
@@ -104,7 +111,10 @@ class Roster(Rows):
         self.begun_sum = np.zeros(size)
         #: Whether the last loss was NaN or too large; the job holds only its guarantee until a loss is finite.
         self.diverged = np.zeros(size, dtype=bool)
-        # What each job holds: cores now, since when, core seconds since its last loss and in all.
+
+    def _make_held(self, size: int) -> None:
+        """Make the arrays of what each job holds and has used."""
+        # Cores now, since when, core seconds since its last loss and in all.
         self.cores = np.zeros(size)
         self.since = np.zeros(size)
         self.held = np.zeros(size)
