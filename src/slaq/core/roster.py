@@ -39,8 +39,8 @@ NEWS = 8
 FEWEST_ROWS = 64
 #: The default target of a job with a deadline, as a share of its whole reduction.
 STOP_AT = 0.95
-#: The starts of jobs from which the usual CPU time to a first loss is taken: so many, the last ones. Before there is
-#: one, it is what importing a framework takes.
+#: The usual CPU time to a first loss is taken from the starts of so many jobs, the last ones; before there is one, it
+#: is the seconds that importing a framework takes.
 MOST_STARTS, FIRST_START = 32, 2.0
 #: The weight of a new grant in the mean of the cores that a job usually holds.
 USUAL_RATE = 0.2
