@@ -79,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="outside data: docs/replication.md says what"
     )
+    parser.add_argument(
+        "--python",
+        type=Path,
+        default=Path(sys.executable),
+        metavar="PATH",
+        help="the interpreter that runs ordinary scripts, which has their frameworks",
+    )
     parser.add_argument("--report-only", action="store_true", help="make the report anew from kept results")
     parser.add_argument(
         "--check",

@@ -49,6 +49,8 @@ class Job:
         self._changed = threading.Condition()
         self._state = JobState.QUEUED
         self._reason = NOT_REVIEWED
+        #: Why the started job does not run yet.
+        self._delayed = ""
         self._ending: Ending | None = None
         self._observations: list[Observation] = []
         self._metrics: list[Mapping[str, float]] = []
@@ -82,8 +84,8 @@ class Job:
 
     @property
     def reason(self) -> str:
-        """Why the job ended, or why it has not started, in words that go on from its name; empty while it runs."""
-        return self._reason
+        """Why the job ended, or why it does not run, in words that go on from its name; empty while it runs."""
+        return self._reason or self._delayed
 
     @property
     def directory(self) -> Path:
@@ -260,6 +262,10 @@ class Job:
             if self._state is JobState.QUEUED:
                 self._reason = reason
 
+    def _delay(self, reason: str) -> None:
+        """Show why the started job does not run; an empty reason if it runs."""
+        self._delayed = reason
+
     def _decide(self, cores: float, reduction: float) -> bool:
         """Apply a decision; return whether the job has reached `stop_at`."""
         with self._changed:
@@ -274,6 +280,7 @@ class Job:
     def _end(self, ending: Ending) -> None:
         with self._changed:
             self._state, self._reason, self._ending = ending.state, ending.reason, ending
+            self._delayed = ""
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         if callbacks:

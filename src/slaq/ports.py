@@ -86,7 +86,7 @@ class Store(Protocol):
         ...
 
     def append(self, events: Sequence[Event]) -> None:
-        """Keep the events, all or none. `CpuUsed` is no part of the history: a store may keep the last of a job."""
+        """Keep the events, all or none. `PASSING` events are no part of the history, and need not be kept."""
         ...
 
     def record(self, decision: Decision, grant: Grant) -> None:
@@ -102,7 +102,7 @@ class History(Protocol):
         ...
 
     def events(self, job_id: str) -> Sequence[Event]:
-        """Return all that happened to one job, in order, except `CpuUsed`."""
+        """Return all that happened to one job, in order, except `PASSING` events."""
         ...
 
     def decisions(self) -> Sequence[Decision]:

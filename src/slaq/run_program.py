@@ -83,7 +83,7 @@ def _definition(path: Path) -> dict[str, Any]:
 
 
 def _cluster(cores: int, directory: Path) -> Cluster:
-    """Start the cluster; wait for a while where others have all processes that the machine can hold."""
+    """Start the cluster; try again for a minute while the machine has no process to spare."""
     patient_until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -149,7 +149,7 @@ def _printed(log: Path, place: int) -> bytes:
 
 
 def _pass_on(text: bytes) -> int:
-    """Print bytes, and return of how many nothing is left to do: all of them where nothing can be printed."""
+    """Print bytes and return how many are dealt with: all of them if nothing can be printed."""
     try:
         return os.write(1, text)
     except OSError as error:

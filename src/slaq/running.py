@@ -27,6 +27,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     LearningRateChanged,
     LossObserved,
@@ -80,8 +81,9 @@ class RunningCluster(Listener, ABC):
 
     @property
     def capacity(self) -> float:
-        """The cores there are in all."""
-        return self._scheduling.engine.capacity()
+        """The cores there are in all; once the cluster has ended, those of its last decision."""
+        ended = not self._thread.is_alive() and self.history.decisions()
+        return ended[-1].capacity if ended else self._scheduling.engine.capacity()
 
     @property
     def history(self) -> History:
@@ -135,6 +137,8 @@ class RunningCluster(Listener, ABC):
             self._jobs[event.job_id]._say(event.demand)
         elif isinstance(event, CpuUsed):
             self._jobs[event.job_id]._use(event.cpu_seconds)
+        elif isinstance(event, JobDelayed):
+            self._jobs[event.job_id]._delay(event.sentence)
         elif isinstance(event, JobEnded) and ending is not None:
             self._jobs[event.job_id]._end(ending)
             self.wake()

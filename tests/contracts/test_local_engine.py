@@ -1,6 +1,7 @@
 """The laws of engines, run on the engine of one machine, whose node is in this process or in a child process."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -49,7 +50,8 @@ def drives(ctx: Context) -> None:
 
 
 SCRIPT = f"""
-import slaq, time
+import os, slaq, time
+print(os.getppid(), flush=True)
 for number in range({ITERATIONS}):
     slaq.report(1.0 / (1 + number))
     time.sleep({SECONDS})
@@ -109,5 +111,18 @@ class TestLocalEngine(EngineContract):
             engine.prepare(spec.id, kind(work, job_directory(tmp_path, spec.id)))
         # The losses of a command are looked for ten times a second.
         step = 0.4 if kind is command else 0.15
-        yield Bench(engine=engine, clock=clock, specs=specs, step=step, patience=60.0)
+
+        def lose() -> None:
+            """Kill the process that supervises the commands, which each of them printed first."""
+            printed = (job_directory(tmp_path, specs[0].id) / LOG).read_text()
+            os.kill(int(printed.split()[0]), signal.SIGKILL)
+
+        yield Bench(
+            engine=engine,
+            clock=clock,
+            specs=specs,
+            step=step,
+            patience=60.0,
+            lose=lose if kind is command else None,
+        )
         engine.close()

@@ -131,7 +131,7 @@ MISTAKES = {
     "words of a command": (JOB + "command = \"echo 'a\"", 6, "cut into words", "quotes"),
     "no command": (JOB + "command = []", 6, "not a list of words", '["python"'),
     "missing command": (JOB + "command = 'no-such-program'", 6, "'no-such-program' on the PATH", "its path"),
-    "missing command file": (JOB + "command = './no-such-program'", 6, "not an executable file", "path"),
+    "missing command file": (JOB + "command = './no-such-program'", 6, "there is no file", "path"),
     "pattern": (COMMAND + "loss_pattern = '('", 6, "loss_pattern is '('", "regular expression"),
     "pattern without a group": (COMMAND + "loss_pattern = 'loss'", 6, "loss_pattern is 'loss'", "group"),
     "pattern and file": (COMMAND + "loss_pattern = '(.)'\nloss_file = 'a'", 7, "loss_file is 'a'", "not both"),

@@ -14,8 +14,8 @@ import pytest
 
 import slaq
 from slaq.client import Client, ServiceJob, connect
+from slaq.client.endpoint import find_endpoint
 from slaq.client.events import parse_events
-from slaq.client.place import find_place
 from slaq.core import errors
 from slaq.core.errors import (
     ConflictError,
@@ -272,7 +272,7 @@ def test_an_error_survives_the_way_through_http(error: errors.SlaqError) -> None
 
     sent = problem_response(error)
     response = httpx.Response(sent.status_code, content=bytes(sent.body))
-    back = error_of(response, find_place("unix:///s", None))
+    back = error_of(response, find_endpoint("unix:///s", None))
     assert (type(back), str(back)) == (type(error), str(error))
     assert {
         name: list(value) if isinstance(value, tuple) else value for name, value in vars(error).items()
@@ -332,7 +332,7 @@ def test_the_environment_says_where_the_service_is(
     environ: dict[str, str], address: str, token: str | None
 ) -> None:
     """Without an address: $SLAQ_URL, else the socket in $SLAQ_HOME, else that in ~/.slaq."""
-    place = find_place(None, None, environ)
+    place = find_endpoint(None, None, environ)
     assert (place.address, place.token) == (address, token)
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from slaq import Cancelled, Cluster, Context, Dataset
 from slaq.core.errors import JobFailedError, TaskError
-from slaq.core.events import JobEnded
+from slaq.core.events import JobDelayed, JobEnded
 from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Journal
@@ -560,7 +560,9 @@ def test_a_node_without_descriptors_delays_jobs_and_fails_none(
                 programs.start(job_id)
             programs.grant({"a": 0.5, "b": 0.5})
             eventually(lambda: caplog.text.count("driver not started") >= 4)
-            assert not journal.take()
+            delayed = [entry.event for entry in journal.take() if isinstance(entry.event, JobDelayed)]
+            assert [event.job_id for event in delayed] == ["a", "b"]
+            assert all("Too many open files" in event.reason for event in delayed)
         ended: list[JobEnded] = []
 
         def both_ended() -> bool:
@@ -584,10 +586,11 @@ def test_a_machine_without_a_process_to_spare_delays_jobs_and_fails_none(cluster
     soft, hard = resource.prlimit(server, resource.RLIMIT_NOFILE)
     resource.prlimit(server, resource.RLIMIT_NOFILE, (0, hard))
     job = cluster.submit(row_sums, (X, None))
-    assert not job.wait(timeout=1.0)
-    assert job.reason == ""
+    eventually(lambda: job.reason.startswith("cannot run yet ("))
+    assert not job.done()
     resource.prlimit(server, resource.RLIMIT_NOFILE, (soft, hard))
     assert job.result(PATIENCE) == X.sum()
+    assert job.reason == ""
 
 
 #: Written without `if __name__ == "__main__"`: it is not needed.

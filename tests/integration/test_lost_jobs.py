@@ -16,10 +16,15 @@ if not sys.platform.startswith("linux"):
 import slaq
 from slaq.core.events import JobLost
 from slaq.core.job import JobState
+from slaq.engines.journal import Journal
+from slaq.engines.local.engine import LocalEngine
+from slaq.engines.node.child import ChildNode
 from slaq.engines.node.commands import runner
 from slaq.engines.node.commands.records import Record
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.site import Site
 from slaq.jobs.options import IfLost
+from slaq.ports import LiveEngine
 from slaq.service.service import Service
 from tests.integration.opening import ME, in_state, iterated, printed, python
 from tests.integration.serving import until
@@ -99,9 +104,14 @@ def test_a_job_that_was_cancelled_stays_cancelled(open_service: Callable[..., Se
     assert service.job(ME, job_id).attempts <= 2
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[slaq.Cluster]:
-    with slaq.Cluster(2, epoch_seconds=0.1, directory=tmp_path) as made:
+def child_engine(site: Site, journal: Journal) -> LiveEngine:
+    """Start the engine of one machine, with its node in a child process."""
+    return LocalEngine(ChildNode(site, journal))
+
+
+@pytest.fixture(params=["local", child_engine], ids=["node in this process", "node in a child process"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[slaq.Cluster]:
+    with slaq.Cluster(2, epoch_seconds=0.1, directory=tmp_path, engine=request.param) as made:
         yield made
 
 

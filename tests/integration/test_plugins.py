@@ -131,7 +131,7 @@ def test_a_jobs_file_names_a_policy_and_an_engine(install: Install) -> None:
     done = typed(folder, "run", "jobs.toml", "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert (summary["policy"], summary["engine"]) == ("worst-first", "child")
+    assert (summary["policy"], summary["engine"], summary["capacity"]) == ("worst-first", "child", 1.0)
     assert [job["state"] for job in summary["jobs"]] == ["completed"]
 
 

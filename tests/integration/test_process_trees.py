@@ -18,11 +18,11 @@ if not sys.platform.startswith("linux"):
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.events import CpuUsed
+from slaq.core.events import CpuUsed, JobDelayed
 from slaq.engines import processes
 from slaq.engines.node.commands import descriptors
 from slaq.engines.node.commands.marks import MARK, clear_away, kill_marked, mark
-from slaq.engines.node.commands.records import CommandExited, CommandSpec, Record, RunAs, StartDelayed
+from slaq.engines.node.commands.records import CommandExited, CommandSpec, Record, RunAs
 from slaq.engines.node.commands.shares import WAYS, usable
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.commands.tree import ProcessTable
@@ -464,12 +464,14 @@ def test_commands_wait_until_there_are_descriptors(stop_continue: SupervisorClie
             stop_continue.start(name, spec(tmp_path / name, "print('done')"))
             stop_continue.set_share(name, 1.0)
         told = collect(stop_continue, lambda found: len(found) == 2)
-        assert [type(record) for record in told] == [StartDelayed, StartDelayed]
+        assert [type(record) for record in told] == [JobDelayed, JobDelayed]
         stop_continue.stop("two")
         end = end_of(stop_continue)
         assert (end.job_id, end.stopped, end.fault) == ("two", True, "")
         resource.prlimit(stop_continue.pid, resource.RLIMIT_NOFILE, limits)
-        end = end_of(stop_continue)
+        told = collect(stop_continue, lambda found: bool(ends(found)))
+        assert [record.reason for record in told if isinstance(record, JobDelayed)] == [""]
+        (end,) = ends(told)
         assert (end.job_id, end.status, end.tail) == ("one", 0, "done")
 
 
@@ -487,9 +489,11 @@ def test_a_node_without_descriptors_starts_its_commands_later(tmp_path: Path) ->
             (stopped,) = ends(commands.poll(0.0))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert [type(record) for record in told] == [StartDelayed, StartDelayed]
+        assert [type(record) for record in told] == [JobDelayed, JobDelayed]
         assert (stopped.job_id, stopped.stopped) == ("two", True)
-        assert end_of(commands).tail == "done"
+        told = collect(commands, lambda found: bool(ends(found)))
+        assert [record.reason for record in told if isinstance(record, JobDelayed)] == [""]
+        assert ends(told)[0].tail == "done"
 
 
 def test_a_command_gets_what_was_there_before(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """slaq.report from a process that no service started, over the service's socket."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slaq.client import connect
+from slaq.service.records import Submission
 from tests.integration.serving import PATIENCE, external, serving
 
 REPORTS = """
@@ -97,3 +100,53 @@ def test_reports_that_nobody_takes_cost_the_training_nothing(tmp_path: Path) -> 
         unknown.report(1.0)
         unknown.finish()
     nowhere.finish()
+
+
+#: Reports without end, and writes what the process and its fork hold to the file that it is given.
+SHARES = """
+import json, os, pathlib, slaq, sys, time
+while True:
+    slaq.report(1.0)
+    held = slaq.share()
+    draft = pathlib.Path(sys.argv[1] + ".new")
+    draft.write_text(json.dumps(None if held is None else [held.cores, held.workers]))
+    draft.rename(sys.argv[1])
+    time.sleep(0.05)
+"""
+
+
+def test_every_process_of_a_job_elsewhere_learns_its_share(tmp_path: Path) -> None:
+    """Processes that report to one job all learn what it holds while they run; None where it is given nothing."""
+    with serving(tmp_path / "home", cores=4, policy="fair") as served, connect(served.unix) as client:
+        limited = client.send(Submission(external=True, options={"name": "limited", "max_cores": 3.0})).id
+        watched = external(client)
+        files = [tmp_path / name for name in ("one", "two", "watched")]
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", SHARES, str(file)],
+                env={**os.environ, "SLAQ_URL": served.unix, "SLAQ_JOB": job, "XDG_STATE_HOME": str(tmp_path)},
+            )
+            for file, job in zip(files, (limited, limited, watched), strict=True)
+        ]
+
+        def told(file: Path) -> Any:
+            return json.loads(file.read_text()) if file.exists() else ""
+
+        def all_told(held: list[float]) -> bool:
+            return [told(file) for file in files] == [held, held, None]
+
+        try:
+            for cores in (3.0, 1.5):
+                client.change(limited, max_cores=cores)
+                until(partial(all_told, [cores, cores]))
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        # What a process that was killed has left is not believed for long.
+        (share,) = (tmp_path / "slaq" / "spool").glob("limited.*.share")
+        client.end(limited, state="completed")
+        after = Trainer(served.unix, limited, tmp_path)
+        after.report(1.0)
+        until(lambda: not share.exists())
+        after.finish()

@@ -3,17 +3,20 @@
 import asyncio
 import json
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from slaq import Cluster
 from slaq.bootstrap import open_service as open_bootstrapped
 from slaq.cli.main import main
 from slaq.client import connect
@@ -23,7 +26,7 @@ from slaq.engines.node.commands import descriptors
 from slaq.kinds import machine
 from slaq.service.records import JobView, Notice, Submission
 from slaq.service.service import Service
-from tests.integration.opening import ANN, BOB, ME, in_state, python
+from tests.integration.opening import ANN, BOB, ME, in_state, printed, python
 from tests.integration.serving import external, serving, until
 
 EXTERNAL = Submission(external=True)
@@ -151,6 +154,52 @@ def test_jobs_wait_while_the_store_cannot_be_written(tmp_path: Path) -> None:
             service.close()
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
+
+
+@contextmanager
+def without_descriptors(pid: int) -> Iterator[None]:
+    """Leave a process no descriptor for another command."""
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors.RESERVED, limits[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+SAYS_PARENT = "import os, time; print(os.getppid(), flush=True); time.sleep(600)"
+
+
+def test_a_started_job_that_cannot_run_yet_says_why(open_service: Callable[..., Service]) -> None:
+    """Where the supervisor is short of descriptors, a command shows that wherever it is shown, until it runs."""
+    service = open_service()
+    first = service.submit(ME, python(SAYS_PARENT)).id
+    supervisor = int(until(partial(printed, service, first, 1))[0])
+    with without_descriptors(supervisor):
+        second = service.submit(ME, python(SAYS_PARENT)).id
+        until(lambda: service.job(ME, second).reason.startswith("cannot run yet ("))
+        view = service.job(ME, second)
+        (listed,) = [one for one in service.jobs(ME) if one.id == second]
+        assert (view.state, listed.reason) == (JobState.RUNNING, view.reason)
+        assert view.reason.endswith("; slaq keeps trying")
+        assert service.why(ME, second)["text"] == f"{second} {view.reason}."
+    until(partial(printed, service, second, 1))
+    until(lambda: service.job(ME, second).reason == "")
+    assert service.job(ME, first).reason == ""
+
+
+def test_a_job_of_a_cluster_that_cannot_run_yet_says_why() -> None:
+    """The handle gives the reason while the command waits, and none once it runs."""
+    with Cluster(2, epoch_seconds=0.1) as cluster:
+        first = cluster.submit_command([sys.executable, "-c", SAYS_PARENT])
+        supervisor = int(until(first.log))
+        with without_descriptors(supervisor):
+            second = cluster.submit_command([sys.executable, "-c", SAYS_PARENT])
+            until(lambda: second.state is JobState.RUNNING and second.reason.startswith("cannot run yet ("))
+        until(second.log)
+        until(lambda: second.reason == "")
+        cluster.shutdown(cancel=True)
+    assert second.state is JobState.CANCELLED
 
 
 def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[..., Service]) -> None:

@@ -15,7 +15,7 @@ from pyspark.ml.clustering import LDA, GaussianMixture, KMeans
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.regression import AFTSurvivalRegression, GBTRegressor, LinearRegression
 
-from slaq.engines.spark.losses import FitBegan, FitOver, LossTold, read_line
+from slaq.engines.spark.losses import FitBegan, FitOver, LossLogged, read_line
 from slaq.spark import SparkCluster
 from tests.spark_session import spark
 
@@ -160,15 +160,15 @@ def test_other_optimizers_are_heard_too(cluster: SparkCluster, frame: Any) -> No
     [
         (
             "Val and Grad Norm: 0.476898 (rel: 0.310) 0.122685",
-            LossTold(0.476898, 0.476898 / 0.69),
+            LossLogged(0.476898, 0.476898 / 0.69),
         ),
-        ("Val and Grad Norm: 2.0 (rel: -0.5) 1", LossTold(2.0, 1.0)),
-        ("Val and Grad Norm: -2.0 (rel: 0.5) 1", LossTold(-2.0, -1.0)),
-        ("Val and Grad Norm: -1.0 (rel: -0.5) 1", LossTold(-1.0, -1.0 / 1.5)),
+        ("Val and Grad Norm: 2.0 (rel: -0.5) 1", LossLogged(2.0, 1.0)),
+        ("Val and Grad Norm: -2.0 (rel: 0.5) 1", LossLogged(-2.0, -1.0)),
+        ("Val and Grad Norm: -1.0 (rel: -0.5) 1", LossLogged(-1.0, -1.0 / 1.5)),
         ("Val and Grad Norm: NaN (rel: NaN) NaN", None),
-        ('[d4e64bcb] {"Cost@iter=3":"2336.35"}', LossTold(2336.35)),
-        ('[5677db57] {"logLikelihood@iter0":-4551.7}', LossTold(4551.7)),
-        ("error of gbt = 0.7474159723117532", LossTold(0.7474159723117532)),
+        ('[d4e64bcb] {"Cost@iter=3":"2336.35"}', LossLogged(2336.35)),
+        ('[5677db57] {"logLikelihood@iter0":-4551.7}', LossLogged(4551.7)),
+        ("error of gbt = 0.7474159723117532", LossLogged(0.7474159723117532)),
         ("[ac3f1650] Stage class: KMeans", FitBegan("KMeans")),
         ("[ac3f1650] training finished", FitOver()),
         ('[5677db57] {"logLikelihood":-4213.8}', None),
@@ -179,7 +179,7 @@ def test_lines_are_read(line: str, told: Any) -> None:
     """Each line says one thing or nothing; the loss before an iteration follows from its relative fall."""
     read = read_line(line)
     if line.startswith("Val and Grad Norm: NaN"):
-        assert isinstance(read, LossTold)
+        assert isinstance(read, LossLogged)
         assert np.isnan(read.loss)
         assert read.before is None
     else:

@@ -288,12 +288,17 @@ def test_units_of_version_1_become_cores(path: Path) -> None:
         (48, {}, 1.5),
         (1, {"max_cores": 0.001}, 0.001),
         (None, {}, None),
+        # As many units as the last decision had to hand out: four, here an eighth of a core.
+        (4, {}, None),
+        (4, {"max_cores": 100.0}, 100.0),
+        (4, {"max_cores": 0.125}, 0.125),
+        (4, {"max_cores": 0.1}, 0.125),
     ],
 )
 def test_a_limit_of_version_1_is_as_its_owner_asked(
     path: Path, units: int | None, asked: dict[str, float], cores: float | None
 ) -> None:
-    """The cores asked for come back exactly, unless the units say that the limit was changed since."""
+    """The cores asked for come back exactly, also those above the capacity, unless the limit was changed since."""
     limit, extra = json.dumps(units), json.dumps(asked)
     make_version_1(
         path,

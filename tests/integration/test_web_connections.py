@@ -31,7 +31,7 @@ from slaq.service.service import Service
 from slaq.web import cluster_routes, gate, logs, protocol, server
 from slaq.web.connections import Key, Place, Places, network_of
 from slaq.web.logs import Handler
-from slaq.web.sockets import Listener, unix_socket
+from slaq.web.sockets import ListeningSocket, unix_socket
 from tests.integration.serving import PATIENCE, external, serving, spoken, until
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -522,7 +522,7 @@ def test_without_descriptors_connections_are_closed_and_others_come_later(tmp_pa
     """Where every descriptor is taken, whoever waits is sent away at once, and the next one is accepted."""
     places = Places(64, lambda: 10)
     clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    with Listener(unix_socket(tmp_path / "s", None), places) as listener:
+    with ListeningSocket(unix_socket(tmp_path / "s", None), places) as listener:
         listener.setblocking(False)
         taken = []
         for client in clients[:1]:
@@ -548,7 +548,7 @@ def test_without_descriptors_connections_are_closed_and_others_come_later(tmp_pa
 
 def test_a_listener_without_its_spare_pauses(tmp_path: Path) -> None:
     """Where not even the spare descriptor can be had again, the error is raised once, and then nothing is tried."""
-    with Listener(unix_socket(tmp_path / "s", None), Places(64, lambda: 10)) as listener:
+    with ListeningSocket(unix_socket(tmp_path / "s", None), Places(64, lambda: 10)) as listener:
         listener.setblocking(False)
         assert listener._spare is not None
         os.close(listener._spare)

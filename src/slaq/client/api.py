@@ -30,12 +30,12 @@ class Api:
     @property
     def address(self) -> str:
         """The service's address."""
-        return self._connection.place.address
+        return self._connection.endpoint.address
 
     @property
     def local(self) -> bool:
         """Whether the service is on this machine, so that paths mean the same there."""
-        return self._connection.place.local
+        return self._connection.endpoint.local
 
     # Jobs.
 

@@ -8,9 +8,9 @@ from typing import Any, Self, Unpack, cast
 
 from slaq.client.api import Api
 from slaq.client.connection import PREFIX, Connection
+from slaq.client.endpoint import find_endpoint, surroundings
 from slaq.client.events import Stream
 from slaq.client.job import ServiceJob
-from slaq.client.place import find_place, surroundings
 from slaq.client.reading import job_view
 from slaq.client.watch import Watch
 from slaq.core.errors import JobOptionError
@@ -36,7 +36,7 @@ def connect(address: str | None = None, token: str | None = None, *, patience: f
     The address defaults to $SLAQ_URL, else to the socket in $SLAQ_HOME (~/.slaq), and the token to $SLAQ_TOKEN.
     Once the service was reached, requests are retried for `patience` seconds while it restarts.
     """
-    return Client(Connection(find_place(address, token), patience))
+    return Client(Connection(find_endpoint(address, token), patience))
 
 
 class Client(Api):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from slaq.client.place import Place
+from slaq.client.endpoint import Endpoint
 from slaq.core import errors
 from slaq.core.errors import (
     LostReplyError,
@@ -36,17 +36,17 @@ class Connection:
     it raises at once.
     """
 
-    def __init__(self, place: Place, patience: float) -> None:
-        self.place = place
+    def __init__(self, endpoint: Endpoint, patience: float) -> None:
+        self.endpoint = endpoint
         self.patience = patience
         self._met = False
         #: Whether the last request was answered.
         self._there = False
         self._closed = threading.Event()
-        self._http = _http(place)
+        self._http = _http(endpoint)
         # For requests that must not be sent twice. Its connections are not kept open: a kept one that the service
         # has closed meanwhile would look like a lost reply.
-        self._fresh = _http(place, httpx.Limits(max_keepalive_connections=0))
+        self._fresh = _http(endpoint, httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
         """Close all connections; requests that have not been answered fail."""
@@ -74,17 +74,17 @@ class Connection:
                 if isinstance(error, BlockingIOError):
                     # The service listens, and others wait in front of it.
                     tries.grant(CONNECT_SECONDS)
-                tries.next(UnreachableError(self.place.address, _reason(error)))
+                tries.next(UnreachableError(self.endpoint.address, _reason(error)))
             except httpx.TransportError as error:
                 self._there = False
                 if once:
-                    raise LostReplyError(self.place.address) from None
-                tries.next(UnreachableError(self.place.address, _reason(error)))
+                    raise LostReplyError(self.endpoint.address) from None
+                tries.next(UnreachableError(self.endpoint.address, _reason(error)))
             else:
                 self._met = self._there = True
                 if response.is_success:
                     return response
-                refusal = error_of(response, self.place)
+                refusal = error_of(response, self.endpoint)
                 if isinstance(refusal, RateError):
                     tries.grant(self.patience)
                 elif not (response.status_code == 503 and not once):
@@ -97,24 +97,24 @@ class Connection:
         try:
             self._knock()
         except OSError as error:
-            raise UnreachableError(self.place.address, _reason(error)) from None
+            raise UnreachableError(self.endpoint.address, _reason(error)) from None
         try:
             with self._http.stream(method, path, **request) as response:
                 self._met = self._there = True
                 if not response.is_success:
                     response.read()
-                    raise error_of(response, self.place)
+                    raise error_of(response, self.endpoint)
                 yield response
         except httpx.TransportError as error:
             self._there = False
-            raise UnreachableError(self.place.address, _reason(error)) from None
+            raise UnreachableError(self.endpoint.address, _reason(error)) from None
 
     def _knock(self) -> None:
         """Raise OSError where nobody listens on the socket; httpx would leave a socket open when it fails."""
-        if self.place.socket is not None and not self._there:
+        if self.endpoint.socket is not None and not self._there:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
                 door.settimeout(CONNECT_SECONDS)
-                door.connect(str(self.place.socket))
+                door.connect(str(self.endpoint.socket))
 
 
 class _Tries:
@@ -138,33 +138,37 @@ class _Tries:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
 
-def error_of(response: httpx.Response, place: Place) -> SlaqError:
+def error_of(response: httpx.Response, endpoint: Endpoint) -> SlaqError:
     """Return the error that the service raised, with its data, from its reply."""
     try:
         problem = response.json()
         name, text, carried = str(problem["type"]), str(problem["detail"]), dict(problem["data"])
     except (ValueError, KeyError, TypeError):
-        return RequestError(f"{place.address} answered with status {response.status_code} and no explanation")
+        return RequestError(
+            f"{endpoint.address} answered with status {response.status_code} and no explanation"
+        )
     kind = getattr(errors, name.removeprefix(TYPE_PREFIX), None)
     if not (isinstance(kind, type) and issubclass(kind, SlaqError)):
         return RequestError(text)
     return errors.restore_error(kind, (text,), carried)
 
 
-def _http(place: Place, limits: httpx.Limits | None = None) -> httpx.Client:
-    headers: Mapping[str, str] = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+def _http(endpoint: Endpoint, limits: httpx.Limits | None = None) -> httpx.Client:
+    headers: Mapping[str, str] = (
+        {} if endpoint.token is None else {"Authorization": f"Bearer {endpoint.token}"}
+    )
     limits = limits or httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
     transport = None
-    if place.socket is not None:
-        transport = httpx.HTTPTransport(uds=str(place.socket), limits=limits)
+    if endpoint.socket is not None:
+        transport = httpx.HTTPTransport(uds=str(endpoint.socket), limits=limits)
     return httpx.Client(
-        base_url=place.base_url,
+        base_url=endpoint.base_url,
         headers=headers,
         transport=transport,
         limits=limits,
         timeout=httpx.Timeout(REPLY_SECONDS, connect=CONNECT_SECONDS),
         # The environment names certificates and proxies, which matter for other machines only.
-        trust_env=place.base_url.startswith("https://"),
+        trust_env=endpoint.base_url.startswith("https://"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Calls back when jobs end, over one event stream for all of them."""
+"""Calls back when jobs end; one event stream serves all jobs."""
 
 import logging
 import threading

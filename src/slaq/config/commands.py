@@ -3,13 +3,14 @@
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from slaq.config.section import Section, described
 from slaq.config.values import CommandWork, Work
+from slaq.core.errors import CommandError
+from slaq.jobs.executable import find_executable
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -70,10 +71,7 @@ def _filled(words: list[str], parameters: Mapping[str, Any]) -> tuple[str, ...]:
 def _check_program(section: Section, program: str, cwd: Path, env: Mapping[str, str]) -> None:
     if _PLACEHOLDER.search(program):
         return
-    if os.sep in program:
-        if not os.access(cwd / program, os.X_OK) or not (cwd / program).is_file():
-            section.note("command", f"{program} is not an executable file", "check the path, or chmod +x it")
-    elif shutil.which(program, path=env.get("PATH", os.environ.get("PATH", os.defpath))) is None:
-        section.note(
-            "command", f"there is no program {program!r} on the PATH", "check its name, or give its path"
-        )
+    try:
+        find_executable(program, cwd, {**os.environ, **env})
+    except CommandError as error:
+        section.note("command", error.found, error.remedy)

@@ -154,7 +154,7 @@ def read_settings(given: SettingsSources, known: AllowedNames) -> ServiceSetting
     top = Section(values, (), diagnostics)
     table = top.take("service", "a [service] table", dict) or {}
     said = {**table, **{name: SETTINGS[name].read(text) for name, text in given.texts.items()}}
-    reader = _Reader(Section(said, ("service",), diagnostics), known)
+    reader = _ServiceReader(Section(said, ("service",), diagnostics), known)
     service = reader.read()
     defaults = _limits(top.table("defaults", "a table [defaults]"), UserLimits(), "[defaults]")
     users = _users(top.table("users", "tables [users.NAME]"), defaults)
@@ -221,7 +221,7 @@ class _SettingsDiagnostics(Diagnostics):
             raise SettingsError(sorted(self._told, key=lambda told: self._told[told]))
 
 
-class _Reader:
+class _ServiceReader:
     """Reads the [service] table."""
 
     def __init__(self, section: Section, known: AllowedNames) -> None:

@@ -67,6 +67,21 @@ class TrainingChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobDelayed:
+    """A started job cannot run yet, because its machine is short of something, or can run now."""
+
+    job_id: str
+    at: float
+    #: What the machine said; empty once the job runs.
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """Why the job does not run, in words that go on from its name; empty if it runs."""
+        return f"cannot run yet ({self.reason}); slaq keeps trying" if self.reason else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobLost:
     """A job stopped running through no fault of its own; it has not ended, and can be started again."""
 
@@ -104,7 +119,11 @@ JobEvent = (
     | DemandChanged
     | CpuUsed
     | TrainingChanged
+    | JobDelayed
     | JobLost
     | JobEnded
 )
 Event = JobEvent | CapacityChanged
+
+#: Events that say how things are now, and are no part of a job's history.
+PASSING = (CpuUsed, JobDelayed)

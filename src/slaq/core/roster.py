@@ -19,6 +19,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     JobLost,
     LearningRateChanged,
@@ -38,8 +39,8 @@ NEWS = 8
 FEWEST_ROWS = 64
 #: The default target of a job with a deadline, as a share of its whole reduction.
 STOP_AT = 0.95
-#: The starts of jobs from which the usual CPU time to a first loss is taken: so many, the last ones. Before there
-#: is one, it is what importing a framework takes.
+#: The usual CPU time to a first loss is taken from the starts of so many jobs, the last ones; before there is one,
+#: it is the seconds that importing a framework takes.
 MOST_STARTS, FIRST_START = 32, 2.0
 #: The weight of a new grant in the mean of the cores that a job usually holds.
 USUAL_RATE = 0.2
@@ -70,7 +71,12 @@ class Roster(Rows):
         self._starts: deque[float] = deque(maxlen=MOST_STARTS)
         #: By job id, for jobs that cannot run with any number of cores: the demand.
         self.sized: dict[str, Demand] = {}
-        # What each job asked for.
+        self._make_asked(size)
+        self._make_reported(size)
+        self._make_held(size)
+
+    def _make_asked(self, size: int) -> None:
+        """Make the arrays of what each job asked for."""
         self.order = np.zeros(size, dtype=np.int64)
         self.competes = np.zeros(size, dtype=bool)
         self.weight = np.zeros(size)
@@ -88,7 +94,9 @@ class Roster(Rows):
         self.stop_at = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
-        # What each job has reported.
+
+    def _make_reported(self, size: int) -> None:
+        """Make the arrays of what each job has reported."""
         self.observed = np.zeros(size, dtype=np.int64)
         self.first = np.zeros(size)
         self.last = np.zeros(size)
@@ -103,7 +111,10 @@ class Roster(Rows):
         self.begun_sum = np.zeros(size)
         #: Whether the last loss was NaN or too large; the job holds only its guarantee until a loss is finite.
         self.diverged = np.zeros(size, dtype=bool)
-        # What each job holds: cores now, since when, core seconds since its last loss and in all.
+
+    def _make_held(self, size: int) -> None:
+        """Make the arrays of what each job holds and has used."""
+        # Cores now, since when, core seconds since its last loss and in all.
         self.cores = np.zeros(size)
         self.since = np.zeros(size)
         self.held = np.zeros(size)
@@ -144,7 +155,7 @@ class Roster(Rows):
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
         for event in events:
-            if isinstance(event, CapacityChanged) or event.job_id not in self.ids:
+            if isinstance(event, CapacityChanged | JobDelayed) or event.job_id not in self.ids:
                 continue
             if isinstance(event, CpuUsed):
                 self.used[self.ids[event.job_id]] = event.cpu_seconds

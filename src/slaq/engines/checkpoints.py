@@ -63,7 +63,7 @@ def read(path: Path) -> KeptCheckpoint:
 def read_own(path: Path) -> bytearray:
     """Return the bytes of a file that nobody but this process's user, or root, can have written.
 
-    To unpickle a file is to run what its writer wants. Raises CheckpointError for any other file, and
+    Unpickling runs whatever code the writer of the file chose. Raises CheckpointError for any other file, and
     FileNotFoundError where there is none.
     """
     try:

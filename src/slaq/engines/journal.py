@@ -12,6 +12,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     JobLost,
     LearningRateChanged,
@@ -55,7 +56,7 @@ class Listener(Protocol):
     """
 
     def happened(self, event: Event, ending: Ending | None) -> None:
-        """Take note of an event; `ending` comes with a `JobEnded`."""
+        """Handle an event; `ending` comes with a `JobEnded`."""
         ...
 
 
@@ -110,6 +111,10 @@ class Journal:
     def capacity_changed(self, capacity: float) -> None:
         """Note that cores were gained or lost."""
         self._add(CapacityChanged(at=0.0, capacity=capacity))
+
+    def delayed(self, job_id: str, reason: str) -> None:
+        """Note that a started job cannot run yet, and why; without a reason, that it runs now."""
+        self._add(JobDelayed(job_id=job_id, at=0.0, reason=reason))
 
     def lost(self, job_id: str, reason: str) -> None:
         """Note that a job stopped running through no fault of its own."""

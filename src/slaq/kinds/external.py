@@ -1,4 +1,4 @@
-"""External jobs: they run elsewhere, and the service takes their reports and says what they may use."""
+"""External jobs: they run elsewhere, report to the service, and learn from the service what they may use."""
 
 import os
 import threading

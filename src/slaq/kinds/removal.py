@@ -33,7 +33,7 @@ class RemovedFolders:
     jobs: Path
 
     def take(self, path: Path, job_id: str) -> None:
-        """Move what lies at a path out of the way: its name is free at once."""
+        """Move whatever lies at a path aside, so that its name is free at once."""
         waiting = self.jobs / REMOVED
         waiting.mkdir(mode=0o700, exist_ok=True)
         about = waiting.lstat()

@@ -56,7 +56,7 @@ class Insights:
         job_id, decided = job.row.id, self._loop.decided
         about = {"job_id": job_id, "state": str(job.state)}
         decision = decided.decision
-        if decision is None or job.state is not JobState.RUNNING or job_id not in decision.ids:
+        if decision is None or job.state is not JobState.RUNNING or job.delayed or job_id not in decision.ids:
             return {**about, "text": _why_nothing(job)}
         told = explain_job(
             decision,
@@ -129,6 +129,6 @@ def _why_nothing(job: LiveJob) -> str:
         return f"{job_id} has {how_ended(job.state)}{f': {job.reason}' if job.reason else ''}."
     if job.state is JobState.PAUSED:
         return f"{job_id} is paused and holds nothing; `slaq resume {job_id}` resumes it."
-    if job.state is JobState.QUEUED:
+    if job.state is JobState.QUEUED or job.delayed:
         return f"{job_id} {job.reason}."
     return f"{job_id} has just been started; the next decision will be about it too."

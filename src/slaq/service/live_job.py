@@ -30,6 +30,8 @@ class LiveJob:
     prospect: Prospect = UNKNOWN
     #: Why the job has not started, while it is queued.
     waiting: str = NOT_REVIEWED
+    #: Why the started job does not run yet; empty if it runs.
+    delayed: str = ""
     iteration: int = -1
     first_loss: float | None = None
     loss: float | None = None
@@ -108,8 +110,10 @@ class LiveJob:
 
     @property
     def reason(self) -> str:
-        """Why the job ended, or why it has not started, in words that go on from its name; empty while it runs."""
-        return self.waiting if self.state is JobState.QUEUED else self.row.reason
+        """Why the job ended, or why it does not run, in words that go on from its name; empty while it runs."""
+        if self.state is JobState.QUEUED:
+            return self.waiting
+        return self.delayed if self.state is JobState.RUNNING else self.row.reason
 
     def view(self) -> JobView:
         """Return the job as displayed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from slaq.core.decision import Decision
 from slaq.core.errors import SlaqError
-from slaq.core.events import CpuUsed, DemandChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, Event, JobDelayed, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.stopping import reduction_made
 from slaq.ports import Clock
@@ -93,6 +93,8 @@ class LiveJobs:
                 self.counts.observations += 1
             elif isinstance(event, CpuUsed) and event.job_id in self.jobs:
                 self.jobs[event.job_id].use(event)
+            elif isinstance(event, JobDelayed) and event.job_id in self.jobs:
+                self._delay(self.jobs[event.job_id], event)
             elif isinstance(event, DemandChanged) and event.job_id in self.jobs:
                 self.jobs[event.job_id].demand = event.demand
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
@@ -106,6 +108,12 @@ class LiveJobs:
                     "reason": event.reason,
                 }
                 _log.info("job ended", extra=about)
+
+    def _delay(self, job: LiveJob, event: JobDelayed) -> None:
+        """Show why a started job does not run, and publish the reason if it has changed."""
+        if job.delayed != event.sentence:
+            job.delayed = event.sentence
+            self.publish("job.waiting", job)
 
     def decide(self, decision: Decision, prospects: Mapping[str, Prospect]) -> list[tuple[str, float]]:
         """Apply a decision to the views; return the jobs that reached `stop_at`, with their reduction."""

@@ -18,7 +18,7 @@ class Overrides:
     def __init__(self, store: SqliteStore, settings: ServiceSettings) -> None:
         self._store = store
         self._settings = settings
-        #: The policy of the settings when another was chosen, and that other.
+        #: Two names: the policy in the settings when an admin chose another, and the chosen one.
         self._replaced, self._chosen = json.loads(store.meta(_POLICY) or "[null, null]")
         #: Of the users whose limits an admin chose; everyone else's follow the settings.
         self._limits = {

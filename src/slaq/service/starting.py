@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from slaq.core.errors import SlaqError, StoreError
-from slaq.core.events import CurveBegan, Event, JobEnded, JobLost, LossObserved
+from slaq.core.events import CurveBegan, Event, JobDelayed, JobEnded, JobLost, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.scarcity import scarce
 from slaq.jobs.options import IfLost
@@ -151,12 +151,19 @@ class PreparingEngine(Engine):
         except Exception as error:
             if scarce(error):
                 self._later[job.row.id] = progress
+                self._delay(job, str(error))
             else:
                 self._fail(job, progress, error)
             return
+        if job.delayed:
+            self._delay(job, "")
         self._live_jobs.publish("job.started", job)
         if job.kind.remote is not None:
             self._behind[job.row.id] = job
+
+    def _delay(self, job: LiveJob, reason: str) -> None:
+        now = self._live_jobs.clock.now()
+        self._events.append(JobDelayed(job_id=job.row.id, at=now, reason=reason))
 
     def _progress(self, row: JobRow, unread: Sequence[LossObserved] = ()) -> Progress:
         """Return how far a job has come, with losses that are in its files and not in the store yet."""

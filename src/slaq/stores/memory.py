@@ -9,7 +9,7 @@ from typing_extensions import override
 from slaq.core.allocation import Grant
 from slaq.core.decision import Decision
 from slaq.core.errors import DuplicateJobError, UnknownJobError
-from slaq.core.events import CapacityChanged, CpuUsed, Event, JobEnded
+from slaq.core.events import PASSING, CapacityChanged, Event, JobEnded
 from slaq.core.job import JobSpec
 from slaq.ports import History, Store
 
@@ -69,7 +69,7 @@ class MemoryStore(Store, History):
         for event in events:
             if isinstance(event, CapacityChanged):
                 self._cluster_events.append(event)
-            elif not isinstance(event, CpuUsed):
+            elif not isinstance(event, PASSING):
                 self._events[event.job_id].append(event)
                 self.ended += isinstance(event, JobEnded)
 

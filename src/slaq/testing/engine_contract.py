@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CapacityChanged, Event, JobEnded, JobLost, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.ports import Clock, Engine
 
@@ -23,6 +23,8 @@ class Bench:
     step: float
     #: Seconds after which a job that has not ended counts as stuck.
     patience: float
+    #: Makes the engine lose the first job, which runs; None for an engine that loses no jobs.
+    lose: Callable[[], None] | None = None
     #: Every event so far.
     seen: list[Event] = field(default_factory=list)
 
@@ -156,6 +158,22 @@ class EngineContract:
         for spec in (idle, busy):
             assert [end.state for end in bench.ends(spec)] == [JobState.CANCELLED]
             assert isinstance(bench.of(spec)[-1], JobEnded)
+
+    def test_a_lost_job_can_be_started_again(self, bench: Bench) -> None:
+        """A JobLost is no end: nothing of the job runs until it is started again, and then it runs to its end."""
+        if bench.lose is None:
+            pytest.skip("this engine loses no jobs")
+        spec = bench.specs[0]
+        bench.engine.start(spec)
+        bench.engine.grant({spec.id: 1.0})
+        bench.wait_until(lambda: len(bench.iterations(spec)) >= 2)
+        bench.lose()
+        bench.wait_until(lambda: isinstance(bench.of(spec)[-1], JobLost))
+        before = bench.of(spec)
+        bench.wait()
+        assert bench.of(spec) == before
+        bench.run_to_end(spec)
+        assert [end.state for end in bench.ends(spec)] == [JobState.COMPLETED]
 
     def test_ended_and_unknown_jobs_are_left_alone(self, bench: Bench) -> None:
         """Stopping or granting to such a job changes nothing."""

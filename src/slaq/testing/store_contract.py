@@ -13,7 +13,7 @@ from slaq.core.allocation import Grant
 from slaq.core.decision import Decision
 from slaq.core.demand import Demand
 from slaq.core.errors import DuplicateJobError, SlaqError
-from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CapacityChanged, CpuUsed, Event, JobDelayed, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import History, Store
 from slaq.testing.strategies import shared_law
@@ -139,6 +139,18 @@ class StoreContract:
         store.append([end])
         assert list(store.events("a")) == [observed("a", 0), observed("a", 1), end]
         assert list(store.events("b")) == [observed("b", 0)]
+
+    def test_passing_events_are_no_part_of_the_history(self) -> None:
+        """A store takes events that say how things are now, and does not read them back."""
+        store = self.open_store([JobSpec(id="a")])
+        store.append(
+            [
+                CpuUsed(job_id="a", at=1.0, cpu_seconds=0.5),
+                observed("a", 0),
+                JobDelayed(job_id="a", at=1.0, reason="short of memory"),
+            ]
+        )
+        assert list(store.events("a")) == [observed("a", 0)]
 
     def test_events_are_kept_all_or_none(self) -> None:
         """A batch with an event of a job that nobody submitted is refused, and nothing of it is kept."""

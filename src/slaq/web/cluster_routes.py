@@ -56,9 +56,11 @@ def change_cluster(body: ClusterChange, service: Serving, who: Who) -> Response:
 def list_decisions(
     service: Serving,
     who: Who,
-    since: Annotated[int, Query(ge=-1, lt=2**53, description="After this epoch.")] = -1,
-    limit: Annotated[int, Query(ge=1, le=100, description="So many at most.")] = 10,
-    every: Annotated[int, Query(ge=1, lt=2**31, description="Of epochs that this divides.")] = 1,
+    since: Annotated[int, Query(ge=-1, lt=2**53, description="Only decisions after this epoch.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=100, description="The most items to return.")] = 10,
+    every: Annotated[
+        int, Query(ge=1, lt=2**31, description="Only decisions of epochs that this number divides.")
+    ] = 1,
 ) -> Response:
     """List decisions, the earliest first, with the numbers of those jobs that you may see."""
     found = service.decisions(who, since=since, limit=limit, every=every)

@@ -155,7 +155,7 @@ def most_connections() -> int:
 
 
 def place_of(connection: socket.socket, address: Any, end: Callable[[], None]) -> Place:
-    """Return the place that an accepted connection asks for."""
+    """Return a place for an accepted connection."""
     descriptor = connection.fileno()
     if connection.family != socket.AF_UNIX:
         return Place(descriptor, ("address", network_of(address[0])), end)

@@ -51,11 +51,20 @@ async def _subscribed(  # noqa: PLR0913 (one parameter per filter)
     who: Who,
     *,
     after: Annotated[
-        int | None, Query(ge=0, lt=2**53, description="After the notice of this number.")
+        int | None, Query(ge=0, lt=2**53, description="Only notices after the one with this number.")
     ] = None,
-    kind: Annotated[list[NoticeKind] | None, Query(max_length=32, description="Of these kinds only.")] = None,
-    job: Annotated[str | None, Query(min_length=1, max_length=200, description="About this job.")] = None,
-    last_event_id: Annotated[str, Header(pattern=r"^[0-9]{0,15}$", description="Wins over `after`.")] = "",
+    kind: Annotated[
+        list[NoticeKind] | None, Query(max_length=32, description="Only notices of these kinds.")
+    ] = None,
+    job: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="Only notices about this job.")
+    ] = None,
+    last_event_id: Annotated[
+        str,
+        Header(
+            pattern=r"^[0-9]{0,15}$", description="The number of the last notice received; wins over `after`."
+        ),
+    ] = "",
 ) -> AsyncIterator[Subscription]:
     """Subscribe before the response begins, while the request can still be refused."""
     if job is not None:
@@ -80,7 +89,10 @@ async def follow_events(
     idle: Annotated[
         float | None,
         Query(
-            gt=0, le=3600, allow_inf_nan=False, description="Ends the stream after so many silent seconds."
+            gt=0,
+            le=3600,
+            allow_inf_nan=False,
+            description="End the stream after so many seconds without a notice.",
         ),
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:

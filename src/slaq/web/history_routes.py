@@ -30,7 +30,7 @@ _LOG: dict[int | str, Any] = {
         },
     }
 }
-Limit = Annotated[int, Query(ge=1, le=10_000, description="So many at most.")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="The most items to return.")]
 
 
 @router.get("/jobs/{job_id}/observations", response_model=responses.ObservationList, responses=refusals(404))
@@ -38,7 +38,7 @@ def list_observations(
     job_id: JobId,
     service: Serving,
     who: Who,
-    after: Annotated[int, Query(ge=-1, lt=2**53, description="After this iteration.")] = -1,
+    after: Annotated[int, Query(ge=-1, lt=2**53, description="Only losses after this iteration.")] = -1,
     limit: Limit = 1000,
 ) -> Response:
     """List what a job reported, in the order of its iterations."""
@@ -56,7 +56,10 @@ def list_curves(
         Query(min_length=1, max_length=200, description="The jobs' ids; may be repeated."),
     ],
     most: Annotated[
-        int, Query(ge=1, le=10_000, description="Losses of each; of more, evenly spaced ones.")
+        int,
+        Query(
+            ge=1, le=10_000, description="The most losses of each job; of a longer curve, evenly spaced ones."
+        ),
     ] = 1000,
 ) -> Response:
     """List the losses of several jobs in columns."""
@@ -68,7 +71,10 @@ def list_allocations(
     job_id: JobId,
     service: Serving,
     who: Who,
-    since: Annotated[float, Query(ge=0, le=1e11, allow_inf_nan=False, description="Unix seconds.")] = 0.0,
+    since: Annotated[
+        float,
+        Query(ge=0, le=1e11, allow_inf_nan=False, description="Only changes at this Unix time or later."),
+    ] = 0.0,
     limit: Limit = 1000,
 ) -> Response:
     """List what a job held, each from its moment on until the next."""
@@ -107,9 +113,14 @@ def read_log(
     service: Serving,
     who: Who,
     offset: Annotated[
-        int, Query(gt=-(2**53), lt=2**53, description="Bytes from the start; negative ones from the end.")
+        int,
+        Query(
+            gt=-(2**53),
+            lt=2**53,
+            description="The first byte to return; a negative number counts from the end.",
+        ),
     ] = 0,
-    limit: Annotated[int, Query(ge=1, le=4 * 2**20, description="So many bytes at most.")] = 65536,
+    limit: Annotated[int, Query(ge=1, le=4 * 2**20, description="The most bytes to return.")] = 65536,
 ) -> Response:
     """Read a piece of what a job printed."""
     chunk = service.log(who, job_id, offset=offset, limit=limit)
@@ -128,9 +139,16 @@ async def send_reports(
     job_id: JobId,
     service: Serving,
     who: Who,
-    offset: Annotated[int, Query(ge=0, lt=2**53, description="Bytes that were sent before these.")],
+    offset: Annotated[
+        int,
+        Query(ge=0, lt=2**53, description="How many bytes of its reports the source has sent before these."),
+    ],
     source: Annotated[
-        str, Query(max_length=64, description="Where they come from; when another begins, it takes over.")
+        str,
+        Query(
+            max_length=64,
+            description="Names the process that reports; once another one has begun, this one is refused.",
+        ),
     ] = "",
 ) -> Response:
     """Report the losses of a job that runs elsewhere: JSON lines, as `slaq.report` writes them.

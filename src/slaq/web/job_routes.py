@@ -19,7 +19,7 @@ Moment = Annotated[float, Query(ge=0, le=1e11, allow_inf_nan=False)] | None
 
 @router.post("/jobs", status_code=201, response_model=JobView, responses=refusals(404, 409, 507))
 def submit_job(body: SubmissionBody, service: Serving, who: Who) -> Response:
-    """Submit a job. It is kept, whatever happens to the service, once this answers."""
+    """Submit a job. Once this answers, the job is on disk and survives a crash of the service."""
     view = service.submit(who, body.record())
     response = reply(responses.JOB, view, 201)
     response.headers["Location"] = f"/api/v1/jobs/{view.id}"
@@ -31,19 +31,31 @@ def list_jobs(  # noqa: PLR0913 (one parameter per filter)
     service: Serving,
     who: Who,
     *,
-    state: Annotated[list[JobState] | None, Query(max_length=8, description="In these states only.")] = None,
-    owner: Annotated[str | None, Query(min_length=1, max_length=64, description="Of this user only.")] = None,
-    tag: Annotated[str | None, Query(min_length=1, max_length=64, description="With this tag only.")] = None,
-    after: Annotated[
-        str | None, Query(min_length=1, max_length=200, description="Submitted after this job.")
+    state: Annotated[
+        list[JobState] | None, Query(max_length=8, description="Only jobs in these states.")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="So many at most.")] = 100,
-    submitted_since: Annotated[Moment, Query(description="Submitted at this moment or later.")] = None,
-    ended_since: Annotated[Moment, Query(description="Not ended, or ended at this moment or later.")] = None,
+    owner: Annotated[
+        str | None, Query(min_length=1, max_length=64, description="Only jobs of this user.")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(min_length=1, max_length=64, description="Only jobs with this tag.")
+    ] = None,
+    after: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="Only jobs submitted after this one.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="The most items to return.")] = 100,
+    submitted_since: Annotated[
+        Moment, Query(description="Only jobs submitted at this Unix time or later.")
+    ] = None,
+    ended_since: Annotated[
+        Moment, Query(description="Only jobs that have not ended, or ended at this Unix time or later.")
+    ] = None,
     last: Annotated[
         int | None,
         Query(
-            ge=1, le=10_000, description="Only so many: those that have not ended, or ended last. No pages."
+            ge=1,
+            le=10_000,
+            description="The most jobs to return: those that have not ended, or ended last; not with pages.",
         ),
     ] = None,
 ) -> Response:

@@ -168,7 +168,7 @@ class JobEnd(Body):
 class ClusterChange(Body):
     """What admins may change of the cluster."""
 
-    policy: Name = Field(description="Who gets the cores from now on.")
+    policy: Name = Field(description="The name of the policy to decide by from now on.")
 
 
 class UserChange(OptionsBody):
@@ -180,13 +180,14 @@ class UserChange(OptionsBody):
 class WhatIfBody(Body):
     """A simulation of the present jobs under other conditions."""
 
-    policy: Name | None = Field(None, description="In place of the present policy.")
+    policy: Name | None = Field(None, description="The policy to simulate; by default the present one.")
     cores: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="In place of the present cores."
+        None, description="The number of cores to simulate; by default the present one."
     )
     horizon: Annotated[float, Field(gt=0, le=7 * 86400)] = Field(3600.0, description="Seconds to look ahead.")
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = Field(
-        None, description="Draws what may happen from the forecasts; null plays what is expected."
+        None,
+        description="A seed with which losses are drawn from the forecasts; null follows the mean forecast.",
     )
 
 
@@ -197,9 +198,9 @@ class PruneBody(Body):
         None, description="Jobs that ended before this moment, in Unix seconds."
     )
     keep_jobs: Annotated[int, Field(ge=0, lt=2**53)] | None = Field(
-        None, description="Keeps so many of them, the newest."
+        None, description="Keep the newest jobs, so many of them."
     )
     keep_decisions: Annotated[int, Field(ge=1, lt=2**53)] | None = Field(
-        None, description="Keeps so many decisions, the newest."
+        None, description="Keep the newest decisions, so many of them."
     )
-    dry_run: bool = Field(False, description="Only count.")
+    dry_run: bool = Field(False, description="Count what would be removed, and remove nothing.")

@@ -1,4 +1,4 @@
-"""One connection: uvicorn's protocol, with whose it is, and limits of time and size for both directions."""
+"""One connection: uvicorn's protocol with the user of the connection, and limits of time and size both ways."""
 
 import asyncio
 from typing import Any
@@ -139,7 +139,7 @@ class PeerProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
             self._head_timer = None
 
     def _await_taking(self) -> None:
-        """Break the connection off unless the client soon takes what waits to be sent."""
+        """Close the connection unless the client soon reads what is queued for it."""
         if self._take_timer is None:
             self._take_timer = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
 

@@ -216,15 +216,15 @@ def components() -> dict[str, dict[str, Any]]:
 
 
 _WHY = {
-    400: "The request is cut short, or no HTTP that is understood.",
-    401: "Nobody is known by the request's token, or it has none.",
+    400: "The request is cut short, or not valid HTTP.",
+    401: "The request has no token, or one that is not valid.",
     403: "The user may not do this.",
     404: "There is nothing of that name that the user may see.",
     409: "It does not fit the present state.",
     408: "The request was not sent in time.",
     413: "The request is too large.",
-    415: "The body is of another kind than the API takes.",
-    421: "The request names a host that this is not.",
+    415: "The body has a content type that the API does not take.",
+    421: "The request is addressed to another host.",
     422: "The request makes no sense; `detail` says why.",
     429: "Too many requests, or a limit is reached.",
     500: "A defect of the service.",

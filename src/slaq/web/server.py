@@ -25,7 +25,7 @@ from slaq.web.gate import Gate
 from slaq.web.logs import configure_logs, set_level, tell_left_out
 from slaq.web.notify import notify, notify_reloading
 from slaq.web.protocol import HEAD_SECONDS, PeerProtocol
-from slaq.web.sockets import BACKLOG, Listener, load_certificate, tcp_socket, tls_context, unix_socket
+from slaq.web.sockets import BACKLOG, ListeningSocket, load_certificate, tcp_socket, tls_context, unix_socket
 
 _log = logging.getLogger(__name__)
 #: Seconds between two looks for log lines that were left out.
@@ -75,7 +75,7 @@ class _Server(uvicorn.Server):
 
 
 async def _remind() -> None:
-    """Tell of log lines that were left out, also where no further line comes."""
+    """Log how many lines were left out, even if no further line comes."""
     while True:
         await asyncio.sleep(LOG_SECONDS)
         tell_left_out()
@@ -94,12 +94,12 @@ class RunningServer:
         self.places = Places(most_connections(), lambda: self.settings.connections_per_user)
         self.gate: Gate = make_app(service, settings, self.places)
         clear_drafts(settings.home)
-        self._unix = Listener(unix_socket(settings.listen, settings.group), self.places)
+        self._unix = ListeningSocket(unix_socket(settings.listen, settings.group), self.places)
         self._identity = os.stat(settings.listen).st_ino
         self._tcp: socket.socket | None = None
         try:
             if settings.tcp is not None:
-                self._tcp = Listener(tcp_socket(settings.tcp), self.places, tls=self._tls is not None)
+                self._tcp = ListeningSocket(tcp_socket(settings.tcp), self.places, tls=self._tls is not None)
         except BaseException:
             self._unix.close()
             settings.listen.unlink(missing_ok=True)

@@ -45,7 +45,7 @@ class _Accepted(socket.socket):
             self.left()
 
 
-class Listener(socket.socket):
+class ListeningSocket(socket.socket):
     """Accepts the connections for which there is a place, and refuses the others before any of them costs more."""
 
     def __init__(self, listening: socket.socket, places: Places, *, tls: bool = False) -> None:

@@ -71,8 +71,8 @@ def _age(job: Shown, now: float) -> str:
 
 
 def _waiting(job: Shown, now: float) -> str:
-    """Return why a queued job is not started yet."""
-    return job["reason"] if job["state"] == "queued" else ""
+    """Return why a job that has not ended does not run."""
+    return job["reason"] if job["ended_at"] is None else ""
 
 
 def _waiting_first(job: Shown) -> tuple[bool, str]:

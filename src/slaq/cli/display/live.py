@@ -24,7 +24,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 14
 #: The most losses that are averaged into one character of the curve.
 FEW = 16
-#: The greatest widths of the columns of names and algorithms, and the width of those between them and the last.
+#: The largest widths of the columns of names and of algorithms, and the width of the numbers beside them.
 NAME, KIND, NUMBERS = 28, 24, 47
 #: The algorithm's column is left out on terminals narrower than this.
 WIDE = 92
@@ -80,7 +80,7 @@ class EventLines(View):
             self._stopping = True
             say(f"{moment.seconds:8.1f} s  {STOPPING}", err=True)
         for row in moment.rows:
-            if row.state is JobState.QUEUED:
+            if row.state is JobState.QUEUED or (row.reason and not row.state.ended):
                 if row.reason not in ("", NOT_REVIEWED):
                     self._tell(moment, row, row.reason, row.reason)
                 continue
@@ -194,7 +194,7 @@ def _cells(row: Row) -> list[Text]:
     # A forecast needs two losses.
     forecast = number(row.expected) if math.isfinite(row.expected) and len(row.losses) > 1 else ""
     cores = "" if row.state.ended or row.state is JobState.QUEUED else f"{row.cores:.2f}"
-    last = row.reason if row.state is JobState.QUEUED else sparkline(row.losses)
+    last = sparkline(row.losses) if row.state.ended else row.reason or sparkline(row.losses)
     cells = (str(row.state), loss, share, forecast, cores, last)
     return [Text(cell, overflow="ellipsis") for cell in cells]
 

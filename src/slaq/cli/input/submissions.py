@@ -2,15 +2,15 @@
 
 import os
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from slaq.client.place import surroundings
+from slaq.client.endpoint import surroundings
 from slaq.core.errors import CommandError, JobOptionError, ProgramError
+from slaq.jobs.executable import find_executable
 from slaq.jobs.options import PATHS, SERVICE, SERVICE_COMMAND, SERVICE_PROGRAM, ServiceOptions
 from slaq.service.records import Submission
 
@@ -70,23 +70,10 @@ def command_submission(words: Sequence[str], options: Mapping[str, Any], *, loca
     """Return the submission of a command; its program is looked up here, where it was typed."""
     program = words[0]
     if local:
-        where = os.path.join(options["cwd"], program) if os.sep in program else program
-        found = shutil.which(where, path=options["env"].get("PATH"))
-        if found is None:
-            raise CommandError(*_not_found(program, Path(where)))
-        program = os.path.abspath(found) if os.sep in words[0] else found
+        program = find_executable(program, Path(options["cwd"]), {**os.environ, **options["env"]})
+        # The service starts the command elsewhere.
+        program = os.path.abspath(program)
     return Submission(command=(program, *words[1:]), options=cast(ServiceOptions, options))
-
-
-def _not_found(program: str, path: Path) -> tuple[str, str]:
-    """Return why a program cannot be run, and what to do."""
-    if os.sep in program:
-        if path.is_file():
-            return f"{path} is not executable", f"run chmod +x {path}, or put its interpreter first"
-        return f"there is no file {path}", "check the path"
-    if Path(program).is_file():
-        return f"there is no program {program!r} on the PATH, only a file in this folder", f"type ./{program}"
-    return f"there is no program {program!r} on the PATH", "check its name, or give its path"
 
 
 def program_table(data: str | None, target: str | None, parameters: Sequence[str]) -> dict[str, Any]:

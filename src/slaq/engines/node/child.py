@@ -27,7 +27,7 @@ from typing import Any
 from typing_extensions import override
 
 from slaq.core.errors import UnknownJobError
-from slaq.core.events import Event, JobEnded
+from slaq.core.events import Event, JobEnded, JobLost
 from slaq.core.job import JobState
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry, Listener
@@ -77,7 +77,7 @@ class ChildNode(Node):
         self._sending = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
-        #: Jobs that were prepared, and those of them that were started and have not ended.
+        #: Jobs that can be started, because they were prepared or lost, and jobs that run.
         self._prepared: set[str] = set()
         self._started: set[str] = set()
         #: Why there is no child any more, where that is so.
@@ -117,8 +117,8 @@ class ChildNode(Node):
     def start(self, job_id: str) -> None:
         if job_id not in self._prepared:
             raise UnknownJobError(job_id)
-        self._prepared.discard(job_id)
         with self._lock:
+            self._prepared.discard(job_id)
             self._started.add(job_id)
         try:
             self._call("start", job_id)
@@ -189,12 +189,14 @@ class ChildNode(Node):
 
     def _take(self, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
-            if isinstance(entry.event, JobEnded):
+            if isinstance(entry.event, JobEnded | JobLost):
                 self._started.discard(entry.event.job_id)
+            if isinstance(entry.event, JobLost):
+                self._prepared.add(entry.event.job_id)
         self._journal.enter(entries)
 
     def _lose(self, reason: str | None) -> None:
-        """Give the child up for that reason, by default for how it ended; fail its calls and its jobs."""
+        """Drop the child, with that reason or with how it ended; fail its calls and its jobs."""
         with self._lock:
             if self._lost:
                 return
@@ -252,7 +254,7 @@ class _NodeServer(Listener):
         self._open = True
 
     def run(self) -> None:
-        """Serve until the parent wants no more, or is gone."""
+        """Serve until the parent closes the node, or is gone."""
         try:
             while self._open and os.getppid() == self._parent:
                 for key, events in self._selector.select(LOOK_EVERY):

@@ -1,4 +1,4 @@
-"""A queue of calls that other threads leave for the thread that waits on a selector."""
+"""A queue of calls from other threads to the thread that waits on a selector."""
 
 import contextlib
 import logging

@@ -33,7 +33,7 @@ class Node(Protocol):
         ...
 
     def prepare(self, job_id: str, work: Any) -> None:
-        """Take what a job does; raises where that cannot run. A job that was lost may be prepared once more."""
+        """Take what a job does; raises if that cannot run. A job that was lost may be prepared once more."""
         ...
 
     def start(self, job_id: str) -> None:

@@ -18,7 +18,7 @@ class Runner(Protocol[Work_contra]):
     """
 
     def prepare(self, job_id: str, work: Work_contra) -> ShareFile | None:
-        """Take what a job does; return where the job reads its share, if it runs here. Raises what cannot run."""
+        """Take what a job does; return where the job reads its share, if it runs here. Raises if it cannot run."""
         ...
 
     def start(self, job_id: str) -> None:

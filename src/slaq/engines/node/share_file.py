@@ -26,7 +26,7 @@ class ShareFile:
         self._failed = False
 
     def write(self, share: Share) -> None:
-        """Put a share in the place of the one before; where that fails the old one stays, which is logged once."""
+        """Replace the share; if that fails, the old one stays and a warning is logged once."""
         if share == self._written:
             return
         try:

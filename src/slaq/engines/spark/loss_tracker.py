@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from slaq.core.job import JobState
-from slaq.engines.spark.losses import REPORTING, FitBegan, FitOver, LossTold, read_line
+from slaq.engines.spark.losses import REPORTING, FitBegan, FitOver, LossLogged, read_line
 from slaq.engines.spark.runs import SparkRun
 from slaq.engines.spark.stepwise import Step
 from slaq.jobs.context import Cancelled
@@ -34,7 +34,7 @@ class LossTracker:
             run.begun.discard(thread)
             if run.followed is thread:
                 run.followed = None
-        elif isinstance(told, LossTold):
+        elif isinstance(told, LossLogged):
             self._loss(run, thread, told)
             # A fit cannot be ended from here: its next Spark job is cancelled.
             with contextlib.suppress(Cancelled):
@@ -50,7 +50,7 @@ class LossTracker:
         run.ends_itself = True
 
         def step(loss: float) -> bool:
-            self._loss(run, thread, LossTold(loss))
+            self._loss(run, thread, LossLogged(loss))
             with contextlib.suppress(Cancelled):
                 run.pass_gate()
             if run.ending is JobState.CANCELLED:
@@ -59,7 +59,7 @@ class LossTracker:
 
         return step
 
-    def _loss(self, run: SparkRun, thread: threading.Thread, told: LossTold) -> None:
+    def _loss(self, run: SparkRun, thread: threading.Thread, told: LossLogged) -> None:
         if not run.follows(thread, time.monotonic()):
             return
         first = thread in run.begun

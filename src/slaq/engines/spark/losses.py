@@ -50,27 +50,27 @@ class FitOver:
 
 
 @dataclass(frozen=True, slots=True)
-class LossTold:
+class LossLogged:
     """The loss after an iteration, and the one before it if the line has it."""
 
     loss: float
     before: float | None = None
 
 
-Told = FitBegan | FitOver | LossTold
+Told = FitBegan | FitOver | LossLogged
 
 
 def read_line(text: str) -> Told | None:
     """Return the event that a log line reports, or None."""
     if found := _DESCENT.search(text):
         loss = float(found[1])
-        return LossTold(loss, _before(loss, float(found[2])))
+        return LossLogged(loss, _before(loss, float(found[2])))
     if found := _NAMED.search(text):
         # One number under one name, such as {"Cost@iter=3":"2336.35"}; a likelihood rises where a loss falls.
         ((name, value),) = json.loads(found[1]).items()
-        return LossTold(-float(value) if name.startswith("logLikelihood") else float(value))
+        return LossLogged(-float(value) if name.startswith("logLikelihood") else float(value))
     if found := _BOOSTED.search(text):
-        return LossTold(float(found[1]))
+        return LossLogged(float(found[1]))
     if found := _BEGUN.search(text):
         return FitBegan(found[1])
     return FitOver() if "training finished" in text else None

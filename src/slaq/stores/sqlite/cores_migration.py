@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -45,40 +45,55 @@ def register(connection: sqlite3.Connection, cores_per_unit: float) -> None:
         owed = {name: values[name] * cores_per_unit for name in _CREDITS}
         return pack_values(owed | {"size_credit": np.zeros(len(values["credit"]))})
 
-    def spec_in_cores(spec: str, submission: str) -> str:
-        return json.dumps(_spec(json.loads(spec), json.loads(submission), cores_per_unit))
+    def spec_in_cores(spec: str, submission: str, capacity: float | None) -> str:
+        asked = json.loads(submission).get("max_cores")
+        limit = _Limit(asked=asked, cores_per_unit=cores_per_unit, capacity=capacity)
+        return json.dumps(_spec(json.loads(spec), limit))
 
     connection.create_function("cores_per_unit", 0, lambda: cores_per_unit)
     connection.create_function("decision_in_cores", 1, decision_in_cores)
     connection.create_function("credits_in_cores", 1, credits_in_cores)
-    connection.create_function("spec_in_cores", 2, spec_in_cores)
+    connection.create_function("spec_in_cores", 3, spec_in_cores)
     connection.create_function("submission_renamed", 1, _submission)
 
 
-def _spec(spec: dict[str, Any], submission: dict[str, Any], cores_per_unit: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """Converts the limit of one job, which version 1 stored in units."""
+
+    #: What the owner asked for; None for no limit.
+    asked: float | None
+    cores_per_unit: float
+    #: The cores of the last decision; None if there was none.
+    capacity: float | None
+
+    def in_cores(self, units: int) -> float | None:
+        """Return the limit: as the owner asked, unless the units show that the owner has changed the limit since.
+
+        Version 1 reduced every limit to the capacity, and gave a job without a limit the capacity.
+        """
+        cores = units * self.cores_per_unit
+        if self.capacity is not None and abs(cores - self.capacity) < 0.5 * self.cores_per_unit:
+            return None if self.asked is None else max(self.asked, self.capacity)
+        if self.asked is not None and max(1, round(self.asked / self.cores_per_unit)) == units:
+            return self.asked
+        return cores
+
+
+def _spec(spec: dict[str, Any], limit: _Limit) -> dict[str, Any]:
     """Return a spec in cores."""
     most = spec.pop("max_units", None)
     demand = Demand(
-        least=spec.pop("min_units", 0) * cores_per_unit,
-        most=None if most is None else _most(most, submission.get("max_cores"), cores_per_unit),
+        least=spec.pop("min_units", 0) * limit.cores_per_unit,
+        most=None if most is None else limit.in_cores(most),
     )
     reserved = spec.pop("reserved_units", None)
     return spec | {
         "demand": asdict(demand),
-        "reserved": None if reserved is None else reserved * cores_per_unit,
+        "reserved": None if reserved is None else reserved * limit.cores_per_unit,
         "trains": spec.pop("kind", "ml") == "ml",
         "stop_at": spec.pop("wanted", None),
     }
-
-
-def _most(units: int, asked: float | None, cores_per_unit: float) -> float:
-    """Return the cores that a job's units were: as its owner asked, unless that was another number of units.
-
-    The owner may have changed the units since.
-    """
-    if asked is not None and max(1, round(asked / cores_per_unit)) == units:
-        return asked
-    return units * cores_per_unit
 
 
 def _submission(text: str) -> str:

@@ -13,6 +13,7 @@ from slaq.core.events import (
     CurveBegan,
     DemandChanged,
     Event,
+    JobDelayed,
     JobEnded,
     JobLost,
     LearningRateChanged,
@@ -104,7 +105,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
                 late.append((row, one, job))
         elif isinstance(event, CpuUsed):
             used.append((event.cpu_seconds, progress[event.job_id].number))
-        else:
+        elif not isinstance(event, JobDelayed):
             others.append((seq, event))
     # Grouped by job, because rows of one job are adjacent in the table.
     transaction.db.executemany(SQL["keep_observation"], sorted(row for row, _, _ in observed))

@@ -80,7 +80,7 @@ class JobFilters(TypedDict, total=False):
 
     owner: str | None
     tag: str | None
-    #: With numbers above and below these.
+    #: Only jobs whose numbers lie between these, both left out.
     after_number: int | None
     before_number: int | None
     #: Submitted at this moment or later.

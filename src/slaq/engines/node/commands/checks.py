@@ -1,13 +1,13 @@
 """Checks of a command before anything of it is started."""
 
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from slaq.core.errors import CommandError, LossSourceError
 from slaq.engines.node.commands.records import CommandSpec
 from slaq.engines.regular_file import open_regular
+from slaq.jobs.executable import find_executable
 from slaq.jobs.loss_pattern import checked_pattern
 
 
@@ -31,7 +31,7 @@ def checked(spec: CommandSpec) -> Path:
     if spec.run_as is None:
         if not cwd.is_dir():
             raise CommandError(f"{cwd} is not a directory", "create it, or give another cwd")
-        _check_program(spec.argv[0], cwd, {**(os.environ if spec.inherit_env else {}), **spec.env})
+        find_executable(spec.argv[0], cwd, {**(os.environ if spec.inherit_env else {}), **spec.env})
     if spec.loss_pattern is not None and spec.loss_file is not None:
         raise LossSourceError("there is both a loss pattern and a loss file", "give one of them")
     if spec.loss_pattern is not None:
@@ -45,18 +45,3 @@ def checked(spec: CommandSpec) -> Path:
             f"the job's files cannot be written ({error})", "check directory and log"
         ) from None
     return cwd
-
-
-def _check_program(program: str, cwd: Path, env: Mapping[str, str]) -> None:
-    if os.sep in program:
-        path = cwd / program
-        if not path.is_file():
-            raise CommandError(f"there is no file {path}", "check the command")
-        if not os.access(path, os.X_OK):
-            raise CommandError(
-                f"{path} is not executable", f"run chmod +x {path}, or put its interpreter first"
-            )
-    elif shutil.which(program, path=env.get("PATH", os.defpath)) is None:
-        raise CommandError(
-            f"there is no program {program!r} on the PATH", "check the command, or give its path"
-        )

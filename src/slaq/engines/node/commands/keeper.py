@@ -1,4 +1,4 @@
-"""The process between a node and its supervisor, which leaves nothing of the supervisor's when that has ended.
+"""The keeper: a process between a node and its supervisor that kills whatever an ended supervisor leaves behind.
 
 The keeper does nothing that could fail: it holds no socket, reads nothing that a job writes, and waits. When
 the supervisor is gone, all that descends from it descends from the keeper, whatever its session, parent and

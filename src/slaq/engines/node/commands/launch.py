@@ -34,7 +34,7 @@ class Child:
             os.write(self._line, b"!")
 
     def hear(self) -> None:
-        """Take in whether the command was executed, if that is known by now."""
+        """Record whether the command was executed, if that is known by now."""
         if self._line < 0:
             return
         try:
@@ -46,7 +46,7 @@ class Child:
         self.close()
 
     def close(self) -> None:
-        """Hear no more; a command that was not released is not executed."""
+        """Close the pipe; a command that was not released is never executed."""
         if self._line >= 0:
             os.close(self._line)
             self._line = -1

@@ -37,7 +37,7 @@ def mark_of(pid: int, variable: str = MARK) -> str | None:
 
 
 def clear_away(secret: str) -> None:
-    """Return when nothing is left of a node that was killed: what its keeper ends, and what bears its marks."""
+    """Return once every process of a killed node is gone: those that its keeper ends, and those with its marks."""
     deadline = time.monotonic() + _KEEPER_PATIENCE
     while time.monotonic() < deadline:
         with suppress(OSError):
@@ -48,7 +48,7 @@ def clear_away(secret: str) -> None:
 
 
 def kill_marked(secret: str) -> None:
-    """Kill every process of a tree that bears a mark made with the secret, until none is left.
+    """Kill every process with a mark made from the secret, until none is left.
 
     For processes whose supervisor, and whose supervisor's keeper, were killed.
     """

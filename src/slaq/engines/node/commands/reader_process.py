@@ -171,7 +171,7 @@ class LossReader:
                 due = time.monotonic() + self._look()
 
     def _hear(self) -> bool:
-        """Take in a message; return whether to look for losses at once."""
+        """Handle a message; return whether to look for losses at once."""
         head, payload = self._channel.receive()
         if head.kind == ReaderMessage.TAKEN:
             self._credit += head.a

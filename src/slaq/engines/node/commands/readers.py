@@ -43,11 +43,11 @@ class Heard:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Reader:
+class _ReaderHandle:
     """One reader: its process, and what it was told to read."""
 
     user: RunAs | None
-    #: Stands for its process, so that no other process of the same number is ever meant.
+    #: A pidfd: signals through it cannot reach a later process with the same id.
     pidfd: int = -1
     peer: Peer | None = None
     orders: dict[int, WatchOrder] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class _Reader:
             self.peer.send(Head(kind, a=number), [payload] if payload else ())
 
     def end(self) -> None:
-        """Kill the process, which a file may hold up."""
+        """Kill the reader, which may be blocked on a file."""
         if self.peer is not None:
             self.peer.close()
             self.peer = None
@@ -74,21 +74,21 @@ class _Reader:
 
 
 class Readers:
-    """Has commands read by processes that run as the commands' users. Lives in the supervisor's thread."""
+    """Runs a reader process for each user and collects what the readers find. Lives in the supervisor's thread."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
-        self._readers: dict[RunAs | None, _Reader] = {}
+        self._readers: dict[RunAs | None, _ReaderHandle] = {}
         #: The reader of each command.
-        self._of: dict[int, _Reader] = {}
-        self._heard: deque[tuple[_Reader, Heard]] = deque()
+        self._of: dict[int, _ReaderHandle] = {}
+        self._heard: deque[tuple[_ReaderHandle, Heard]] = deque()
 
     def open(self, number: int, launch: Launch) -> None:
         """Read a command from now on; raises OSError where no process can be started."""
         spec = launch.spec
         reader = self._readers.get(spec.run_as)
         if reader is None:
-            reader = _Reader(user=spec.run_as)
+            reader = _ReaderHandle(user=spec.run_as)
             self._start(reader)
             self._readers[spec.run_as] = reader
         order = WatchOrder(
@@ -103,13 +103,13 @@ class Readers:
         reader.send(ReaderMessage.OPEN, number, order.encode())
 
     def finish(self, number: int) -> None:
-        """Read all that a command has written, which has ended: `Heard.done` follows."""
+        """Have the rest of what an ended command wrote be read: `Heard.done` follows."""
         reader = self._of[number]
         reader.finishing.add(number)
         reader.send(ReaderMessage.FINISH, number)
 
     def forget(self, number: int) -> None:
-        """Read a command no longer; a reader without commands ends."""
+        """Stop reading a command; a reader without commands ends."""
         reader = self._of.pop(number, None)
         if reader is None:
             return
@@ -126,11 +126,11 @@ class Readers:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to be heard."""
+        """Whether readers have sent something that `heard` returns."""
         return bool(self._heard)
 
     def heard(self, *, items: bool) -> Heard | None:
-        """Return what was heard next; with `items` unset None where that would be items, which then wait."""
+        """Return what a reader sent next; without `items`, None if that holds items: it stays queued."""
         if not self._heard or (self._heard[0][1].counts and not items):
             return None
         reader, heard = self._heard.popleft()
@@ -143,7 +143,7 @@ class Readers:
         for reader in list(self._readers.values()):
             self._end(reader)
 
-    def _start(self, reader: _Reader) -> None:
+    def _start(self, reader: _ReaderHandle) -> None:
         pid, sock = start_reader(reader.user)
         try:
             reader.pidfd = os.pidfd_open(pid)
@@ -152,11 +152,11 @@ class Readers:
             raise
         reader.peer = Peer(sock, self._selector, lambda: self._ready(reader))
 
-    def _end(self, reader: _Reader) -> None:
+    def _end(self, reader: _ReaderHandle) -> None:
         self._readers.pop(reader.user, None)
         reader.end()
 
-    def _ready(self, reader: _Reader) -> None:
+    def _ready(self, reader: _ReaderHandle) -> None:
         if reader.peer is None:
             return
         try:
@@ -167,7 +167,7 @@ class Readers:
             # It was killed, or its user has got hold of it and sends rubbish.
             self._replace(reader)
 
-    def _take(self, reader: _Reader, message: Message) -> None:
+    def _take(self, reader: _ReaderHandle, message: Message) -> None:
         number, kind = message.head.a, message.head.kind
         if kind == ReaderMessage.READING:
             reader.got_on_at = time.monotonic()
@@ -196,8 +196,8 @@ class Readers:
             heard = Heard(number=number, ready=kind == ReaderMessage.READY, done=kind == ReaderMessage.DONE)
         self._heard.append((reader, heard))
 
-    def _replace(self, reader: _Reader) -> None:
-        """Start a reader in the place of one that was killed, which goes on where that one was."""
+    def _replace(self, reader: _ReaderHandle) -> None:
+        """Start a reader in the place of a killed one; it continues where that one stopped."""
         reader.end()
         now = time.monotonic()
         reader.lost = reader.lost + 1 if now - reader.lost_at < LOST_SECONDS else 1
@@ -214,7 +214,7 @@ class Readers:
             if number in reader.finishing:
                 reader.send(ReaderMessage.FINISH, number)
 
-    def _give_up(self, reader: _Reader) -> None:
+    def _give_up(self, reader: _ReaderHandle) -> None:
         self._readers.pop(reader.user, None)
         for number in reader.orders:
             self._heard.append((reader, Heard(number=number, failure=KILLED)))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slaq.core.events import CpuUsed, DemandChanged, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, JobDelayed, LearningRateChanged, LossObserved
 from slaq.engines.processes import how_it_ended
 
 
@@ -67,19 +67,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSourceFailed:
-    """The losses cannot be read, nor will be; the command itself goes on."""
+    """The losses cannot be read, now or later; the command itself goes on."""
 
     job_id: str
     #: One sentence.
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartDelayed:
-    """The command cannot be started yet, because the system is short of something; it will be tried again."""
-
-    job_id: str
-    #: What the system said.
     reason: str
 
 
@@ -103,7 +94,7 @@ class CommandExited:
 
     @property
     def reason(self) -> str:
-        """Why it ended, in a few words; empty where it ended well."""
+        """Why the command failed, in a few words; empty if it succeeded."""
         return self.fault or (how_it_ended(self.status) if self.status else "")
 
 
@@ -114,7 +105,7 @@ Record = (
     | DemandChanged
     | CpuUsed
     | LossSourceFailed
-    | StartDelayed
+    | JobDelayed
     | CommandExited
 )
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from typing_extensions import override
 
-from slaq.core.events import CpuUsed, LossObserved
+from slaq.core.events import CpuUsed, JobDelayed, LossObserved
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
@@ -20,7 +20,6 @@ from slaq.engines.node.commands.records import (
     CommandSpec,
     LossSourceFailed,
     Record,
-    StartDelayed,
 )
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.inbox import Inbox
@@ -77,7 +76,7 @@ class _CommandRun:
 
 @dataclass(slots=True)
 class _Losses:
-    """How often what runs commands was lost lately: each loss within a short time doubles the wait."""
+    """Recent losses of the supervisor process: each one shortly after another doubles the wait before a restart."""
 
     lost_at: float = -math.inf
     delay: float = FIRST_DELAY
@@ -102,7 +101,7 @@ class _LostRun:
 
 
 class CommandRunner(Runner[CommandJob]):
-    """Owns the commands in a thread of its own; other threads only leave orders for it.
+    """Owns the commands in a thread of its own; other threads only queue calls for it.
 
     The loss of the supervisor is no job's fault: its jobs are told as lost, and can be started again.
     """
@@ -133,7 +132,7 @@ class CommandRunner(Runner[CommandJob]):
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs, or is not needed yet."""
+        """Whether the thread runs, or no command has needed it yet."""
         return self._thread is None or self._thread.is_alive()
 
     @property
@@ -201,7 +200,7 @@ class CommandRunner(Runner[CommandJob]):
             self._shut()
 
     def _shut(self) -> None:
-        """End everything, jobs whose start is still to be ordered included."""
+        """End everything, also jobs whose start is still queued."""
         self._inbox.finish()
         self._commands.close()
         for record in self._commands.poll():
@@ -263,7 +262,7 @@ class CommandRunner(Runner[CommandJob]):
         self._journal.ended(job_id, Ending(state=state, reason=reason, result=result))
 
     def _take_safely(self, record: Record) -> None:
-        """Take in a record; where that goes wrong, end the job that it is about, and no other."""
+        """Handle a record; an error ends the job of that record and no other."""
         try:
             self._take(record)
         except Exception:
@@ -279,8 +278,9 @@ class CommandRunner(Runner[CommandJob]):
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
             run.unread = record.reason
-        elif isinstance(record, StartDelayed):
-            _log.warning("command not started yet", extra={"job": record.job_id, "reason": record.reason})
+        elif isinstance(record, JobDelayed):
+            _log.warning("command delayed", extra={"job": record.job_id, "reason": record.reason or None})
+            self._journal.enter([JournalEntry(record)])
         elif isinstance(record, CpuUsed):
             self._use(record, run)
         elif isinstance(record, CommandExited):
@@ -317,7 +317,7 @@ class CommandRunner(Runner[CommandJob]):
         self._lost[job_id] = _LostRun(job=job, reason=reason, due=now + self._losses.next_delay(now))
 
     def _use(self, event: CpuUsed, run: _CommandRun) -> None:
-        """Tell the CPU time of the job, given that of its present attempt."""
+        """Report the job's CPU time, given that of its present attempt."""
         used = run.spent_cpu + event.cpu_seconds
         if used > run.told_cpu:
             run.told_cpu = used

@@ -74,7 +74,7 @@ class SupervisedCommand:
             self.news.append(LossSourceFailed(job_id=self.launch.job_id, reason=reason))
 
     def release(self) -> None:
-        """Let the command run, unless it does."""
+        """Let the command run; do nothing if it runs already."""
         if self.release_at is not None and self.child is not None:
             self.release_at = None
             # Its process may have been killed at the gate.

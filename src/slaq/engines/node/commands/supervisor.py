@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
-from slaq.core.events import CpuUsed
+from slaq.core.events import CpuUsed, JobDelayed
 from slaq.core.scarcity import scarce
 from slaq.engines.files import last_lines
 from slaq.engines.node.commands.descriptors import check_room
 from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
 from slaq.engines.node.commands.readers import Heard, Readers
-from slaq.engines.node.commands.records import CommandExited, Launch, Record, StartDelayed
+from slaq.engines.node.commands.records import CommandExited, Launch, Record
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.tree import ProcessTable
@@ -105,7 +105,7 @@ class Supervisor:
         self._due = 0.0
         self._waiting[order.job_id] = _Waiting(order)
         if reason := self._try(order):
-            self._news.append(StartDelayed(job_id=order.job_id, reason=reason))
+            self._news.append(JobDelayed(job_id=order.job_id, at=0.0, reason=reason))
 
     def share(self, job_id: str, cores: float) -> None:
         """Change the share of a command."""
@@ -130,7 +130,7 @@ class Supervisor:
             command.read_at_most = min(command.read_at_most, time.monotonic() + self._grace)
 
     def stop_all(self, grace: float) -> None:
-        """End all commands, within a shorter time."""
+        """End all commands, with a shorter grace."""
         for job_id in list(self._waiting):
             self.stop(job_id)
         self._table.scan(thorough=True)
@@ -162,6 +162,8 @@ class Supervisor:
             self._try_at = now + TRY_SECONDS
             for waiting in list(self._waiting.values()):
                 self._try(waiting.order)
+                if waiting.order.job_id in self._commands:
+                    self._news.append(JobDelayed(job_id=waiting.order.job_id, at=0.0, reason=""))
         ending = [command for command in self._each() if command.kill_at is not None]
         if ending:
             self._table.scan()
@@ -176,7 +178,7 @@ class Supervisor:
         return self._take_news(), wanted
 
     def free(self) -> None:
-        """Leave nothing stopped and no group behind, whatever state things are in."""
+        """Kill every command and undo all throttling, after whatever error."""
         for command in self._commands.values():
             # The keeper ends what is not reached here.
             self._table.send(self._table.members(command.tree), signal.SIGKILL)
@@ -191,7 +193,7 @@ class Supervisor:
         return list(self._commands.values())
 
     def _confine(self, command: SupervisedCommand, act: Callable[[SupervisedCommand], object]) -> None:
-        """Do something with one command; where that goes wrong, end this command only."""
+        """Act on one command; an error ends this command only."""
         try:
             act(command)
         except Exception as error:
@@ -201,7 +203,7 @@ class Supervisor:
             self._give_up(command)
 
     def _give_up(self, command: SupervisedCommand) -> None:
-        """End a command that cannot be looked after any more, by what is left to do that with."""
+        """End a command whose supervision failed: ask, then kill, then drop it; errors are ignored."""
         with suppress(Exception):
             if command.kill_at is None:
                 self._ask_to_end(command, self._grace)
@@ -230,7 +232,7 @@ class Supervisor:
                 self._news.append(CpuUsed(job_id=job_id, at=command.samples[-1][0], cpu_seconds=used))
 
     def _discard(self, command: SupervisedCommand) -> None:
-        """Drop a command of which nothing is left, and whose last words cannot be had."""
+        """Drop an ended command whose last output cannot be read."""
         order = command.launch
         self._forget(command)
         status = -signal.SIGKILL if command.status is None else command.status
@@ -245,7 +247,7 @@ class Supervisor:
         return news
 
     def _try(self, order: Launch) -> str:
-        """Start a command that waits; return what the system was short of, where that is why it still waits."""
+        """Start a waiting command; return what the system is short of if it has to wait longer."""
         cores, number = self._waiting[order.job_id].cores, next(self._numbers)
         try:
             check_room(len(self._commands))
@@ -360,7 +362,7 @@ class Supervisor:
             self._kill(command)
 
     def _is_empty(self, command: SupervisedCommand, now: float) -> bool:
-        """Return whether nothing is left of a tree in which the last scan found nothing."""
+        """Return whether a tree that the last scan found empty is empty."""
         self._table.scan(thorough=True)
         # Where processes came and went between the scans, there may be others.
         return not self._table.take_hidden(command.tree) and not self._table.members(command.tree)
@@ -374,7 +376,7 @@ class Supervisor:
         self._resume(caught - members)
 
     def _finish_reading(self, command: SupervisedCommand, now: float) -> None:
-        """Have all that a command wrote be read, now that it writes no more."""
+        """Have the reader finish what an ended command wrote."""
         command.read_until = now + LAST_WORDS_SECONDS
         command.read_at_most = now + (LAST_WORDS_SECONDS if command.stopped else LONGEST_LAST_WORDS)
         self._readers.finish(command.number)
@@ -414,7 +416,7 @@ class Supervisor:
     # What the commands say
 
     def _open_gates(self, now: float) -> float:
-        """Let commands run whose reader does not answer in time; return the seconds until the next one is due."""
+        """Release commands whose reader does not answer in time; return the seconds until the next is due."""
         wanted = math.inf
         for command in self._commands.values():
             if command.release_at is None:

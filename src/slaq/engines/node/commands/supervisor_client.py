@@ -1,4 +1,4 @@
-"""The node's side of the supervisor: starts commands, shares out CPU, and hears what becomes of them."""
+"""The client of the supervisor process: starts commands, sets their CPU shares and receives their events."""
 
 import logging
 import math
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from slaq.core.errors import CommandError, DuplicateJobError, SupervisorStartError, UnknownNameError
+from slaq.core.events import JobDelayed
 from slaq.core.scarcity import scarce
 from slaq.engines.node.commands.checks import checked
 from slaq.engines.node.commands.keeper import main
@@ -26,7 +27,6 @@ from slaq.engines.node.commands.records import (
     Launch,
     Ready,
     Record,
-    StartDelayed,
 )
 from slaq.engines.node.commands.shares import WAYS
 from slaq.engines.node.peers import Peer
@@ -151,10 +151,10 @@ class SupervisorClient:
         reason = self._order(job_id)
         self._running.add(job_id)
         if reason:
-            self._records.append(StartDelayed(job_id=job_id, reason=reason))
+            self._records.append(JobDelayed(job_id=job_id, at=0.0, reason=reason))
 
     def _order(self, job_id: str) -> str:
-        """Order a command that waits; return why it still waits, where it does; raises where it cannot run."""
+        """Order the start of a waiting command; return why it waits longer, if so; raises if it cannot run."""
         spec = self._waiting[job_id]
         try:
             cwd = checked(spec)
@@ -187,12 +187,13 @@ class SupervisorClient:
         return ""
 
     def _order_waiting(self) -> None:
-        """Try again to order what waits."""
+        """Order every waiting command again."""
         self._try_at = time.monotonic() + TRY_SECONDS
         for job_id in list(self._waiting):
             try:
                 if self._order(job_id):
                     continue
+                self._records.append(JobDelayed(job_id=job_id, at=0.0, reason=""))
                 self._tell("share", job_id, self._shares.pop(job_id, 0.0))
             except Exception as error:
                 self._ended(CommandExited(job_id=job_id, status=NOT_EXECUTED, fault=str(error)))
@@ -297,7 +298,7 @@ class SupervisorClient:
             # Else nobody here had it ended: the supervisor is about to end, and its commands are lost with it.
 
     def _ended(self, record: CommandExited) -> None:
-        """Take in the end of a command."""
+        """Record the end of a command."""
         self._records.append(record)
         for of_job in (self._running, self._stopping):
             of_job.discard(record.job_id)
@@ -305,7 +306,7 @@ class SupervisorClient:
         self._shares.pop(record.job_id, None)
 
     def _lose(self, why: str) -> None:
-        """Give up the supervisor: whether asked to or not, nothing may be left of its trees when this returns."""
+        """Drop a lost supervisor; when this returns, none of its process trees is left."""
         status = self._drop()
         lost = sorted(self._running - self._waiting.keys())
         if lost:
@@ -361,7 +362,7 @@ class SupervisorClient:
 
 
 def _held(pid: int) -> int:
-    """Return a descriptor that holds on to a process, so that its number cannot lead to another one; -1 without."""
+    """Return a pidfd, which never refers to a later process with the same id; -1 where there is none."""
     try:
         return os.pidfd_open(pid)
     except OSError:

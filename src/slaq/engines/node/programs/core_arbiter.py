@@ -47,7 +47,7 @@ class CoreArbiter:
             run.bucket.fill(now, self._epoch_seconds)
 
     def choose(self, now: float, least: int = 0) -> Choice:
-        """Choose the job with the longest lead among those that want a core, and lend it what it lacks.
+        """Choose the job with the longest lead among those that want a core; raise all leads if that is below 0.
 
         Choose nobody where that job has fewer tasks to run than `least`.
         """
@@ -68,7 +68,7 @@ class CoreArbiter:
         return run, math.inf
 
     def settle(self) -> None:
-        """Take out of all leads what all jobs that work have in common: nobody can make it good."""
+        """Subtract the shortest lead of the working jobs from all leads: nobody can make up for that."""
         busy = [
             bucket.lead() for run in self._runs.values() if (bucket := run.bucket).cores > 0 and run.works
         ]

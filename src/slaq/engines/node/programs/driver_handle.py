@@ -69,7 +69,7 @@ class DriverHandle:
         self._cpu = self._cpu_at_start = 0.0
 
     def detach(self) -> None:
-        """Let go of a process that has exited."""
+        """Drop a process that has exited."""
         self.child = None
         self.turn, self.holds_core = Turn.ABSENT, False
 
@@ -90,13 +90,13 @@ class DriverHandle:
         self.send(Head(MessageKind.GO))
 
     def run_on(self) -> None:
-        """Take note that the driver runs."""
+        """Record that the driver runs."""
         self.turn = Turn.RUNS
         self._cpu_at_start = self._cpu
         self._looked = (0.0, 0.0)
 
     def rest(self, turn: Turn) -> None:
-        """Take note that the driver's turn is over, and what it waits for."""
+        """Record that the driver's turn is over, and what the driver waits for."""
         self.turn, self.holds_core = turn, False
         self.usual_cpu += RATE * (self._cpu - self._cpu_at_start - self.usual_cpu)
         seconds = min(time.monotonic() - self.resumed_at, 2 * MOMENT)
@@ -109,7 +109,7 @@ class DriverHandle:
         return used
 
     def look(self, now: float) -> float:
-        """Return what a turn that lasts has used by now; a driver that waits for something else keeps no core."""
+        """Return the CPU used so far by a long turn; a driver that is idle gives up its core."""
         cpu = cpu_seconds(self.child.pid) if self.child is not None and self.child.pid else None
         if cpu is None:
             # Where nobody can tell, a turn of a second no longer keeps others from the core.

@@ -193,7 +193,7 @@ def _await_end(process: "subprocess.Popen[bytes]", patience: float) -> int:
 
 
 def _kill_bearers(mark: str) -> None:
-    """Kill every process whose environment began with this mark, until none is left; only Linux shows them."""
+    """Kill every process that was started with this mark in its environment, until none is left; Linux only."""
     wanted = f"{MARK}={mark}".encode()
     for _ in range(LOOKS if processes.LINUX else 0):
         pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]

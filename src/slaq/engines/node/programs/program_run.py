@@ -45,6 +45,8 @@ class ProgramRun:
     demand: Demand | None = None
     #: Until when no process is asked for, because the system had none for it.
     launch_at: float = 0.0
+    #: Why it has no process yet, as last told.
+    delayed: str = ""
     # Its end: in which state and why, once asked for; when it is killed at the latest; when it came.
     ending: JobState | None = None
     reason: str = ""

@@ -51,14 +51,14 @@ class Losses:
     _progress: int = -1
 
     def count(self, now: float, progress: int) -> None:
-        """Note a loss; `progress` has changed where a job has gone on since the one before."""
+        """Count a lost fork server; a changed `progress` means that a job has made progress since the last one."""
         recent = [at for at in self.at if now - at < LOSSES_WITHIN]
         self.at = [*(recent if progress == self._progress else ()), now]
         self._progress = progress
 
     @property
     def too_many(self) -> bool:
-        """Whether the next fork server would be lost as well."""
+        """Whether so many were lost without progress in between that another would be lost too."""
         return len(self.at) >= MOST_LOSSES
 
     @property
@@ -171,7 +171,7 @@ class ProgramRunner(Runner[ProgramJob]):
             self._shut()
 
     def _shut(self) -> None:
-        """End everything, jobs whose start is still to be ordered included."""
+        """End everything, also jobs whose start is still queued."""
         self._inbox.finish()
         state = JobState.FAILED if self._broken else JobState.CANCELLED
         self._jobs.drop(state, self._broken or SHUT_DOWN)
@@ -182,7 +182,7 @@ class ProgramRunner(Runner[ProgramJob]):
         self._inbox.close()
 
     def _fill(self) -> float:
-        """Give every free core to who has the best claim to it; return until when at most one is kept free."""
+        """Give free cores to the jobs with the longest leads; return until when a core is kept free, if one is."""
         runs = self._jobs.runs
         if not runs:
             return math.inf
@@ -212,7 +212,7 @@ class ProgramRunner(Runner[ProgramJob]):
                 self._jobs.give_up(run, error)
 
     def _tick(self) -> None:
-        """Look at all that time alone can change."""
+        """Handle everything that depends on time alone."""
         now = time.monotonic()
         self._next_tick = now + TICK
         if not self._forks.alive and now >= self._losses.next_try:

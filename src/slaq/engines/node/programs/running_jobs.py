@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunningJobs:
-    """Has a driver for each job, starts again one that dies, and tells the journal what becomes of each job.
+    """Keeps a driver for each job, restarts a driver that dies, and records each job's events in the journal.
 
     A program that was told to end, and has not ended after the grace, is killed. Whatever goes wrong with one
     job, because of what its driver sent or otherwise, ends that job as failed and no other.
@@ -69,7 +69,7 @@ class RunningJobs:
         self.progress = 0
 
     def start(self, run: ProgramRun) -> None:
-        """Take a job on; its driver is started at once where there is a fork server, else by a later `look`."""
+        """Add a job; its driver starts at once if there is a fork server, else at a later `look`."""
         self.runs[run.job_id] = run
         self._confined(run, self._launch)
 
@@ -79,7 +79,7 @@ class RunningJobs:
             self._confined(self.runs[job_id], self._end, state, reason)
 
     def look(self, now: float) -> None:
-        """Look at all that time alone can change."""
+        """Handle everything that depends on time alone."""
         for run in list(self.runs.values()):
             self._confined(run, self._look, now)
 
@@ -89,7 +89,7 @@ class RunningJobs:
             self._confined(run, self._conclude, Ending(state=state, reason=reason))
 
     def lose_drivers(self) -> None:
-        """Take note that every driver is gone and none is to blame: `look` starts them again.
+        """Mark every driver as lost through no fault of its own: `look` starts them again.
 
         What a driver sent before its end still counts. A program that had been told to end has ended.
         """
@@ -97,7 +97,7 @@ class RunningJobs:
             self._confined(run, self._lose_driver)
 
     def _confined(self, run: ProgramRun, act: Callable[..., None], *arguments: object) -> None:
-        """Act for one job; what goes wrong is the end of that job."""
+        """Act for one job; an error ends that job and no other."""
         try:
             act(run, *arguments)
         except Exception as error:
@@ -150,6 +150,13 @@ class RunningJobs:
     def _put_off(self, run: ProgramRun, reason: str) -> None:
         _log.warning("driver not started", extra={"job": run.job_id, "reason": reason})
         run.launch_at = time.monotonic() + AGAIN
+        self._delay(run, reason)
+
+    def _delay(self, run: ProgramRun, reason: str) -> None:
+        """Tell why a job has no process yet, or that it has one, unless that was told before."""
+        if reason != run.delayed:
+            run.delayed = reason
+            self._journal.delayed(run.job_id, reason)
 
     def _end(self, run: ProgramRun, state: JobState, reason: str) -> None:
         """Tell a program to end; a cancellation overrides a completion."""
@@ -161,7 +168,7 @@ class RunningJobs:
         run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
 
     def give_up(self, run: ProgramRun, error: Exception) -> None:
-        """End a job with which something went wrong: as it was told to end, else as failed."""
+        """End a job after an error: in the state that was asked for, else as failed."""
         if isinstance(error, MalformedError):
             reason = f"its driver sent {error}"
         else:
@@ -196,6 +203,7 @@ class RunningJobs:
     def _driver_forked(self, run: ProgramRun) -> None:
         if run.ended_at is None:
             run.driver.turn = Turn.WAITS
+            self._delay(run, "")
 
     def _driver_ready(self, run: ProgramRun) -> None:
         assert run.driver.child is not None
@@ -283,7 +291,7 @@ class RunningJobs:
             self._leave(run)
 
     def _detach(self, run: ProgramRun) -> None:
-        """Let go of a driver that has exited, once all that it said is heard."""
+        """Drop a driver that has exited, once all its messages are read."""
         driver = run.driver
         if driver.child is None:
             return

@@ -113,7 +113,7 @@ class Segments:
         self._lock = threading.Lock()
 
     def take(self, dataset: Dataset) -> Segment:
-        """Return the segment of a dataset, making it if no job has it yet."""
+        """Return the segment of a dataset; create it if no job uses it yet."""
         key = (id(dataset.x), id(dataset.y))
         with self._lock:
             segment = self._by_identity.get(key)
@@ -123,7 +123,7 @@ class Segments:
         return segment
 
     def leave(self, segment: Segment) -> None:
-        """Give a segment back; the last job to do so frees it."""
+        """Release a segment; the last job to do so frees it."""
         with self._lock:
             segment.users -= 1
             if not segment.users:

@@ -68,7 +68,7 @@ def serve(channel: Channel) -> None:
 
 
 def _turn_to(job: Attached) -> None:
-    """Print to this job's log and read its share from now on; the rest of an open line stays in the other log."""
+    """Switch the output to this job's log and `share` to this job; an unfinished line stays in the other log."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -19,7 +19,7 @@ from slaq.jobs import share
 #: A longer task would delay a job that has a better claim by then.
 SHORT_TASK = 0.025
 
-#: What a worker knows of a job that it was told of and was sent no call of.
+#: Stands for the last call of a job that a worker was sent, where it was sent none.
 NO_CALL = (0, 0)
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,9 @@ UPDATE events
 SET body = json_set(body, '$.capacity', json_extract(body, '$.capacity') * cores_per_unit())
 WHERE kind = 'capacity';
 
-UPDATE requests SET spec = spec_in_cores(spec, submission), submission = submission_renamed(submission);
+UPDATE requests
+SET spec = spec_in_cores(spec, submission, (SELECT capacity FROM decisions ORDER BY seq DESC LIMIT 1)),
+    submission = submission_renamed(submission);
 
 -- The scheduler reads all curves again once: its snapshot was in units.
 DELETE FROM snapshots;

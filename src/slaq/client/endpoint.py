@@ -20,7 +20,7 @@ _KINDS = "give unix:///path/to/slaq.sock, https://host:port, or http://127.0.0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Endpoint:
     """The address of a service, and the token for it."""
 
     #: As a user types it.
@@ -36,7 +36,9 @@ class Place:
         return self.socket is not None
 
 
-def find_place(address: str | None, token: str | None, environ: Mapping[str, str] = os.environ) -> Place:
+def find_endpoint(
+    address: str | None, token: str | None, environ: Mapping[str, str] = os.environ
+) -> Endpoint:
     """Return the service's address and token; the environment gives what the arguments do not."""
     address = address or environ.get(URL_VARIABLE) or None
     token = token or environ.get(TOKEN_VARIABLE) or None
@@ -50,7 +52,7 @@ def find_place(address: str | None, token: str | None, environ: Mapping[str, str
     except ValueError as error:
         raise AddressError(address, f"this is not a valid address ({error})", _KINDS) from None
     if parts.scheme == "unix" and not parts.netloc and parts.path:
-        return Place(address=address, base_url="http://localhost", socket=Path(parts.path), token=token)
+        return Endpoint(address=address, base_url="http://localhost", socket=Path(parts.path), token=token)
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
         raise AddressError(address, "this is not the address of a service", _KINDS)
     if parts.scheme == "http" and not _on_loopback(host):
@@ -58,7 +60,7 @@ def find_place(address: str | None, token: str | None, environ: Mapping[str, str
         raise AddressError(address, "a service on another machine must be reached by https", _KINDS)
     name = f"[{host}]" if ":" in host else host
     base = f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
-    return Place(address=address, base_url=base, token=token)
+    return Endpoint(address=address, base_url=base, token=token)
 
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
