@@ -18,8 +18,8 @@ from slaq.stores.sqlite import SqliteStore
 from tests.integration.opening import ME, in_state, python
 from tests.integration.serving import until
 
-#: Uses at least half a CPU second.
-BUSY = "import time\nwhile time.process_time() < 0.5: pass\n"
+#: Uses at least half a CPU second after its start.
+BUSY = "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 0.5: pass\n"
 
 
 def used(store: SqliteStore) -> float:
@@ -98,7 +98,7 @@ def test_a_command_without_losses_has_cpu_seconds(open_service: Callable[..., Se
 def test_what_comes_after_the_last_loss_counts(open_service: Callable[..., Service]) -> None:
     """A command that reports losses has all its CPU seconds too, each once."""
     service = open_service()
-    code = f"import slaq\nslaq.report(1.0)\n{BUSY}slaq.report(0.5)\n{BUSY.replace('0.5', '1.0')}"
+    code = f"import slaq\nslaq.report(1.0)\n{BUSY}slaq.report(0.5)\n{BUSY}"
     job = service.submit(ME, python(code)).id
     until(lambda: in_state(service, ME, job, JobState.COMPLETED))
     losses = sum(one["cpu_seconds"] for one in service.observations(ME, job))

@@ -177,10 +177,11 @@ def test_reading_all_is_not_touching_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PROBES))
-def test_probes_say_one_word_to_anyone(served: Served, path: str) -> None:
-    """A probe needs no token, and tells nothing but whether the service is there."""
+def test_probes_say_a_word_or_two_to_anyone(served: Served, path: str) -> None:
+    """A probe needs no token, and tells nothing but whether the service is there and whether it is well."""
     response = httpx.get(served.tcp + path)
-    assert (response.status_code, list(response.json())) == (200, ["status"])
+    said = {"/healthz": {"status": "ok"}, "/readyz": {"status": "ready", "health": "ok"}}
+    assert (response.status_code, response.json()) == (200, said[path])
 
 
 def test_the_kernel_says_who_is_at_the_socket(served: Served) -> None:

@@ -119,7 +119,7 @@ class Roster(Rows):
         self.since = np.zeros(size)
         self.held = np.zeros(size)
         self.attained = np.zeros(size)
-        #: CPU seconds used so far, as far as the engine tells it apart from losses.
+        #: CPU seconds used before the first loss, as far as the engine tells them.
         self.used = np.zeros(size)
         #: Cores owed to the job because of rounding to units and to sizes.
         self.credit = np.zeros(size)
@@ -154,11 +154,12 @@ class Roster(Rows):
     def absorb(self, events: Sequence[Event]) -> None:
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
+        used: dict[str, float] = {}
         for event in events:
             if isinstance(event, CapacityChanged | JobDelayed) or event.job_id not in self.ids:
                 continue
             if isinstance(event, CpuUsed):
-                self.used[self.ids[event.job_id]] = event.cpu_seconds
+                used[event.job_id] = event.cpu_seconds
                 continue
             if isinstance(event, LossObserved):
                 reported.append(event)
@@ -167,6 +168,10 @@ class Roster(Rows):
             reported = []
             self._apply(event)
         self._take_in(reported)
+        for job_id in used.keys() & self.ids.keys():
+            row = self.ids[job_id]
+            if not self.observed[row]:
+                self.used[row] = used[job_id]
 
     def _apply(
         self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
