@@ -199,9 +199,10 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     other = type(CASES["lda em"][0].fit(*corpus()))
     with pytest.raises(ModelError, match="holds a KMeansModel, not a LDAModel"):
         other.load(path)
-    path.write_bytes(b"not an archive")
-    with pytest.raises(ModelError, match="not a saved model"):
-        Model.load(path)
+    for content in (b"", b"not an archive", b"PK\x03\x04 a broken archive"):
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match="not a saved model"):
+            Model.load(path)
     np.savez(path, model=np.array('{"class": "KMeansModel"}'))
     with pytest.raises(ModelError, match="incomplete"):
         Model.load(path)

@@ -55,7 +55,8 @@ class Model:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Return the model that `save` wrote; `Model.load` takes any of them."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            # Opened here, because NumPy leaves the file open where its content is a broken archive.
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 entries = {name: archive[name] for name in archive.files}
             plain = json.loads(str(entries.pop(_HEADER)))
             name = plain.pop("class")
