@@ -46,3 +46,12 @@ def test_errors_survive_the_way_between_processes(error: errors.SlaqError) -> No
     assert type(back) is type(error)
     assert str(back) == str(error)
     assert vars(back) == vars(error)
+
+
+def test_the_error_of_a_failed_job_controls_no_terminal() -> None:
+    """Python writes errors to the terminal as they are, so what the job printed stands in the text as escapes."""
+    error = errors.JobFailedError("train", "exit status 1; the end of its log: \x1b]0;owned\x07\nsecond line")
+    assert (
+        str(error) == "job 'train' failed: exit status 1; the end of its log: \\x1b]0;owned\\x07\nsecond line"
+    )
+    assert "\x1b" in error.reason

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slaq.core.allocation import Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
-from slaq.core.sharing import guarantee, water_fill
+from slaq.core.sharing import first, guarantee, water_fill
 from slaq.testing.policy_contract import capacities, epochs
 from slaq.testing.strategies import STEP, candidates, equal_jobs
 
@@ -171,6 +171,15 @@ class TestTotalQuality:
         assert total_gain(jobs, units) == pytest.approx(slopes[:6000].sum())
 
 
+@given(st.lists(st.integers(0, 3), max_size=8), st.integers(-1, 9))
+def test_the_first_rows_are_those_of_the_smallest_keys(keys: list[int], count: int) -> None:
+    """As many rows as asked for, none where none are, the smallest keys first and ties by their order."""
+    order = np.arange(len(keys))[::-1]
+    found = first(np.array(keys, dtype=np.float64), order, count)
+    assert set(found) == set(np.lexsort((order, np.array(keys)))[: max(count, 0)])
+    assert found.size == min(max(count, 0), len(keys))
+
+
 class TestMinQuality:
     @given(candidates(), capacities, st.sampled_from([0.0, 0.1, 0.5]))
     def test_next_unit_goes_to_the_worst(self, jobs: Candidates, capacity: int, floor: float) -> None:
@@ -215,6 +224,13 @@ class TestMinQuality:
         assert units.sum() == 200_000
         worst = losses_after(jobs, units).max()
         assert (losses_after(jobs, units - 1)[units > 0] >= worst - 1e-12).all()
+
+    def test_no_unit_is_left_once_a_level_fits_exactly(self) -> None:
+        """Where a level of the bisection takes exactly the capacity, nobody gets a unit more."""
+        falls = np.linspace(0.0, 1.0, 41)[None, :].repeat(4, axis=0)
+        jobs = equal_jobs(falls, grid=list(range(0, 4001, 100)))
+        jobs = replace(jobs, loss=np.ones(4), max_units=np.full(4, 4000))
+        assert MinQuality(floor=0.0).allocate(jobs, 8000).units.tolist() == [2000, 2000, 2000, 2000]
 
 
 class TestDeadline:

@@ -3,9 +3,12 @@
 import mmap
 import os
 import selectors
+import socket
 import stat
+import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,10 @@ from slaq.core.errors import CheckpointError
 from slaq.engines import checkpoints
 from slaq.engines.buckets import LONGEST_LEAD, Bucket, shift
 from slaq.engines.node.inbox import Inbox
+from slaq.engines.node.peers import Peer
 from slaq.engines.node.programs.messages import pack_call, unpack_call
 from slaq.engines.node.programs.shared_data import Segments
+from slaq.engines.node.wire import HEAD, Channel, Head, MalformedError
 from slaq.engines.packing import pack, unpack
 from slaq.jobs.data import Dataset
 
@@ -229,3 +234,50 @@ def test_every_order_is_carried_out_in_its_turn_until_nobody_is_there() -> None:
         assert done[-1] == ("late", 0)
         assert not inbox.leave(partial(done.append, ("too late", 0)))
     inbox.close()
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process takes up."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the memory in use")
+def test_a_message_takes_up_memory_as_it_arrives() -> None:
+    """Whoever announces a gigabyte and sends a few bytes has the receiver hold a few bytes."""
+    ours, theirs = socket.socketpair()
+    with theirs, selectors.DefaultSelector() as selector:
+        peer = Peer(ours, selector, lambda: None)
+        before = resident()
+        theirs.sendall(HEAD.pack(*Head(1), 1 << 30) + b"few")
+        assert peer.receive() is None
+        peer.close()
+        assert resident() - before < 1 << 27
+
+
+@given(st.lists(st.sampled_from([0, 1, 1 << 20, (1 << 20) + 1]), max_size=3))
+def test_messages_of_any_length_arrive_whole(sizes: list[int]) -> None:
+    """What is sent is what is received, whether its memory is taken up at once or bit by bit."""
+    ours, theirs = socket.socketpair()
+    with theirs, selectors.DefaultSelector() as selector:
+        peer = Peer(ours, selector, lambda: None)
+        for number, size in enumerate(sizes):
+            payload = bytes(range(251)) * (size // 251) + bytes(size % 251)
+            sender = threading.Thread(target=Channel(theirs).send, args=(Head(number), [payload]))
+            sender.start()
+            while (message := peer.receive()) is None:
+                selector.select()
+            sender.join()
+            assert message.head.kind == number
+            assert bytes(message.payload) == payload
+        peer.close()
+
+
+def test_a_peer_takes_no_message_beyond_its_bound() -> None:
+    """Where messages are short, one that is announced as long is malformed."""
+    ours, theirs = socket.socketpair()
+    with theirs, selectors.DefaultSelector() as selector:
+        peer = Peer(ours, selector, lambda: None, longest=1000)
+        theirs.sendall(HEAD.pack(*Head(1), 1001))
+        with pytest.raises(MalformedError, match="1001 bytes"):
+            peer.receive()
+        peer.close()

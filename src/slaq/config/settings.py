@@ -40,7 +40,7 @@ class Setting:
     metavar: str
     #: Reads that text as the value that the file would hold.
     read: Callable[[str], Any]
-    #: What it is where nobody says; for people.
+    #: The default, in words.
     usual: str
     #: Whether a reload takes it up; anything else waits for a restart.
     live: bool = False

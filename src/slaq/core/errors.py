@@ -7,6 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from slaq.core.visible import visible
+
 #: Letters of an unknown name that are compared with known ones and shown.
 LONGEST_NAME = 100
 
@@ -266,7 +268,8 @@ class JobFailedError(SlaqError):
     def __init__(self, job_id: str, reason: str) -> None:
         self.job_id = job_id
         self.reason = reason
-        super().__init__(f"job {job_id!r} failed: {reason}")
+        # The reason quotes the end of the log, and Python writes the text of an error to a terminal as it is.
+        super().__init__(f"job {job_id!r} failed: {visible(reason, lines=True)}")
 
 
 class JobOptionError(SlaqError):

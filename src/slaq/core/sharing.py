@@ -132,7 +132,9 @@ def round_with_credit(
 
 
 def first(key: Floats, order: Integers, count: int) -> Integers:
-    """Return the rows of the `count` smallest keys; ties go to the earliest in order."""
+    """Return the rows of the `count` smallest keys, none if it is negative; ties go to the earliest in order."""
+    if count <= 0:
+        return np.arange(0)
     if count >= key.size:
         return np.arange(key.size)
     cut = np.partition(key, count - 1)[count - 1]

@@ -170,7 +170,7 @@ def texts(wanted: str, of: OptionType, *, most: int) -> OptionType:
     """A list of texts; at the command line several in one word stand between commas."""
 
     def read(value: object) -> tuple[str, ...]:
-        # A text is a sequence of its letters, which nobody means.
+        # Python takes a text for a sequence of letters; here it is a mistake.
         if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > most:
             raise ValueError(value)
         return tuple(of.read(one) for one in value)

@@ -33,7 +33,7 @@ class ExternalKind(JobKind, Remote):
     #: Gives the engine what a job does.
     give: Callable[[str, ExternalJob], None]
     runner: ExternalRunner
-    #: By the id of a job; one whose reports nobody passes on has none.
+    #: One lock for each job whose reports are being passed on, by the job's id.
     _locks: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     _finding: threading.Lock = field(default_factory=threading.Lock)
     name = "external"
@@ -90,7 +90,7 @@ class ExternalKind(JobKind, Remote):
             except OSError as error:
                 # The part that was written counts: when the lines are sent again, the rest is added.
                 raise StoreFullError(str(files.reports), error.strerror or str(error)) from error
-            # What was reported before the job was started is passed on by and by, at the cost of nobody's turn.
+            # Reports from before the job's start are passed on in small pieces, so that no other job waits.
             self._pass_on(job, len(lines))
         return reached - base
 
@@ -135,7 +135,7 @@ class ExternalKind(JobKind, Remote):
 
 
 def _readings(lines: bytes, offset: int) -> Iterator[Item]:
-    """Yield what lines of reports say, the first of them at this byte of the file; skip what is no report."""
+    """Yield what the lines of reports, which begin at byte `offset` of the file, say; skip other lines."""
     for line in lines.splitlines(keepends=True):
         offset += len(line)
         said = parse_report(line)

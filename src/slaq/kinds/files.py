@@ -242,7 +242,7 @@ class JobFolder(JobFiles):
     @override
     def remove(self) -> str:
         with _NAMES:
-            # One without a stamp is nobody's: making it was cut off.
+            # A folder without a stamp was never finished, so it belongs to no job.
             if self._stamp() in (self._own_stamp, b""):
                 with suppress(FileNotFoundError):
                     self._removed.take(self.path, self.job.id)

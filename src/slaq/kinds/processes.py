@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def mark_processes(store: SqliteStore) -> str:
-    """Return a secret to mark the processes to come with; kill those that a service left that was itself killed."""
+    """Kill the processes that a killed service has left; return a secret that marks the new ones."""
     before = store.meta(_SECRET)
     if before is not None:
         clear_away(before)
@@ -88,7 +88,7 @@ class ProcessJobs:
             self.give(row.id, self._job(row, submission, progress, command, account))
 
     def recover(self, row: JobRow, submission: Submission, now: float) -> Recovered:
-        """Return what `slaq.report` wrote and nobody read, and what the owner wants of a job that was lost."""
+        """Return the losses that were reported and not read before the crash, and the job's `if_lost`."""
         asked = submission.options
         if_lost = IfLost(asked["if_lost"])
         if asked.get("loss_pattern") is not None or asked.get("loss_file") is not None:

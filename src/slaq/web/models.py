@@ -38,7 +38,7 @@ def _storable(value: Any) -> Any:
 
 
 def _check_value(value: Any, depth: int) -> None:
-    """Raise ValueError for one value, whatever it holds, that could not be stored and sent back unchanged."""
+    """Raise ValueError if the value, or one inside it, cannot be stored and sent back unchanged."""
     if depth > DEEPEST:
         raise ValueError(f"tables are nested more than {DEEPEST} deep; flatten them")
     if isinstance(value, str):

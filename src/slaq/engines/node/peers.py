@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from slaq.engines.node.wire import (
     HEAD,
+    LONGEST_PAYLOAD,
     NOTHING,
     HangUpError,
     Head,
@@ -30,12 +31,19 @@ class Peer:
     """One process at the other end: sends what it can now, and the rest when there is room."""
 
     def __init__(
-        self, sock: socket.socket, selector: selectors.BaseSelector, ready: Callable[[], None]
+        self,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+        ready: Callable[[], None],
+        *,
+        longest: int = LONGEST_PAYLOAD,
     ) -> None:
+        """Take the socket; `ready` is called when something has come; `longest` bounds what one message holds."""
         sock.setblocking(False)
         self._socket = sock
         self._selector = selector
         self._ready = ready
+        self._longest = longest
         self._outgoing: deque[tuple[memoryview, tuple[int, ...]]] = deque()
         self._corked: list[Buffer] = []
         self._head = bytearray(HEAD.size)
@@ -152,7 +160,7 @@ class Peer:
                 if self._filled < HEAD.size:
                     return None
                 *fields, length = HEAD.unpack(self._head)
-                self._payload = room_for(length)
+                self._payload = room_for(length, self._longest)
                 self._fields = Head(*fields)
                 self._filled = 0
             while self._filled < len(self._payload):

@@ -3,6 +3,7 @@
 Every socket is one half of a pair that a process of the node made for another; nobody else can write to it.
 """
 
+import mmap
 import socket
 import struct
 from collections import deque
@@ -17,6 +18,8 @@ HEAD = struct.Struct("<BBxxIIIddQ")
 LONGEST_PAYLOAD = 1 << 40
 #: Files that travel with one message at most.
 MOST_FILES = 8
+#: Bytes of a payload beyond which it gets memory of its own, which the system gives as it is filled.
+_SMALL = 1 << 20
 NOTHING = memoryview(b"")
 _FILES_ROOM = socket.CMSG_SPACE(MOST_FILES * 4)
 # What a system call takes at most; the smallest IOV_MAX of the systems we run on.
@@ -55,13 +58,18 @@ def encode(head: Head, payload: Sequence[Buffer] = ()) -> list[Buffer]:
     return [HEAD.pack(*head, sum(len(piece) for piece in payload)), *payload]
 
 
-def room_for(length: int) -> memoryview:
-    """Return memory for a payload; raises MalformedError where there can be no payload so long."""
-    if length > LONGEST_PAYLOAD:
+def room_for(length: int, longest: int = LONGEST_PAYLOAD) -> memoryview:
+    """Return memory for a payload; raises MalformedError where there can be no payload so long.
+
+    Memory is taken up only as the payload arrives: whoever announces much and sends little costs nothing.
+    """
+    if length > longest:
         raise MalformedError(f"a payload of {length} bytes")
-    try:
+    if length <= _SMALL:
         return memoryview(bytearray(length)) if length else NOTHING
-    except MemoryError:
+    try:
+        return memoryview(mmap.mmap(-1, length, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except (OSError, MemoryError):
         raise MalformedError(f"a payload of {length} bytes, for which there is no memory") from None
 
 

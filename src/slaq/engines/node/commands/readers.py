@@ -23,6 +23,8 @@ from slaq.engines.node.wire import Head, Message
 
 #: A reader that is lost is replaced so often within so many seconds; then its commands go on without losses.
 MOST_LOST, LOST_SECONDS = 5, 60.0
+#: Bytes of a message from a reader: more than it says at once.
+LONGEST_SAID = 1 << 24
 
 KILLED = "the losses cannot be read any more: the process that reads them was killed again and again"
 
@@ -150,7 +152,7 @@ class Readers:
         except OSError:
             sock.close()
             raise
-        reader.peer = Peer(sock, self._selector, lambda: self._ready(reader))
+        reader.peer = Peer(sock, self._selector, lambda: self._ready(reader), longest=LONGEST_SAID)
 
     def _end(self, reader: _ReaderHandle) -> None:
         self._readers.pop(reader.user, None)

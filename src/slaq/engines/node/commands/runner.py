@@ -285,7 +285,7 @@ class CommandRunner(Runner[CommandJob]):
             self._use(record, run)
         elif isinstance(record, CommandExited):
             self._use(CpuUsed(job_id=record.job_id, at=0.0, cpu_seconds=record.cpu_seconds), run)
-            # Of a command that was lost, what was told of it counts.
+            # For a command that was lost, the CPU time reported so far counts.
             run.spent_cpu = run.told_cpu
             self._exited(record, run)
         else:

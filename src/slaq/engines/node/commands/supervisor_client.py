@@ -295,7 +295,7 @@ class SupervisorClient:
                 self._records.append(record)
             elif not record.stopped or self._closing or record.job_id in self._stopping:
                 self._ended(record)
-            # Else nobody here had it ended: the supervisor is about to end, and its commands are lost with it.
+            # One that was stopped without our asking: the supervisor is ending, and its commands count as lost.
 
     def _ended(self, record: CommandExited) -> None:
         """Record the end of a command."""

@@ -91,7 +91,7 @@ def _backwards(fd: int, start: int) -> Iterator[bytes]:
         if tail is None and lines:
             lines = lines[:-1]  # what stands after the last line's end
         yield from reversed(lines)
-        # Of a line that is too long a piece is kept, which is no report either.
+        # A line that is too long is no report; a piece of it is enough to skip it.
         tail = first if len(first) <= LONGEST_LINE else first[:LONGEST_LINE]
     if tail is not None and least == start:
         yield tail

@@ -112,7 +112,7 @@ class DriverHandle:
         """Return the CPU used so far by a long turn; a driver that is idle gives up its core."""
         cpu = cpu_seconds(self.child.pid) if self.child is not None and self.child.pid else None
         if cpu is None:
-            # Where nobody can tell, a turn of a second no longer keeps others from the core.
+            # Where CPU time cannot be read, a driver gives up its core after a second.
             self.holds_core = self.holds_core and now - self.resumed_at < 1.0
             return 0.0
         before, at = self._looked
