@@ -49,6 +49,8 @@ class JobSpec:
     #: The share of the whole reduction that is the target, for a job without a target loss. None means 95% for a
     #: job with a deadline, and no target for other jobs.
     stop_at: float | None = None
+    #: The number of iterations after which it ends, as its owner asks; None for no such end.
+    max_iterations: int | None = None
     #: Ids of the jobs that must have ended before this one starts.
     after: tuple[str, ...] = ()
 

@@ -18,6 +18,7 @@ from slaq.core.events import (
     CpuUsed,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -92,12 +93,19 @@ class Roster(Rows):
         self.deadline = np.zeros(size)
         #: The target as a share of the whole reduction; NaN without one.
         self.stop_at = np.zeros(size)
+        #: The number of iterations after which the job ends, as its owner asks; NaN for no such end.
+        self.limit = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
 
     def _make_reported(self, size: int) -> None:
         """Make the arrays of what each job has reported."""
         self.observed = np.zeros(size, dtype=np.int64)
+        #: The number of the last iteration, and of the first one with a loss: numbers may be left out.
+        self.iteration = np.zeros(size, dtype=np.int64)
+        self.began = np.zeros(size, dtype=np.int64)
+        #: How many iterations the job makes in all, as it reported or its owner asked; NaN where neither says.
+        self.total = np.zeros(size)
         self.first = np.zeros(size)
         self.last = np.zeros(size)
         self.best = np.zeros(size)
@@ -148,6 +156,8 @@ class Roster(Rows):
         self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
         implied = np.nan if spec.deadline is None else STOP_AT
         self.stop_at[row] = implied if spec.stop_at is None else spec.stop_at
+        self.limit[row] = np.nan if spec.max_iterations is None else spec.max_iterations
+        self.total[row] = self.limit[row]
         self.stride[row] = 1
         self.since[row] = now
 
@@ -174,7 +184,16 @@ class Roster(Rows):
                 self.used[row] = used[job_id]
 
     def _apply(
-        self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
+        self,
+        event: (
+            LearningRateChanged
+            | CurveBegan
+            | DemandChanged
+            | EndForeseen
+            | TrainingChanged
+            | JobLost
+            | JobEnded
+        ),
     ) -> None:
         """Apply an event other than a loss to a job that has a row."""
         row = self.ids[event.job_id]
@@ -186,6 +205,8 @@ class Roster(Rows):
             case DemandChanged():
                 self._said[event.job_id] = event.demand
                 self._restate(event.job_id)
+            case EndForeseen():
+                self.total[row] = np.fmin(event.iterations, self.limit[row])
             case TrainingChanged():
                 self.competes[row] = event.trains
             case JobLost():
@@ -264,6 +285,14 @@ class Roster(Rows):
         """Return the CPU seconds that jobs usually take to their first loss."""
         return float(np.median(self._starts)) if self._starts else FIRST_START
 
+    def strides_left(self, rows: Integers) -> Floats:
+        """Return the strides that these jobs make until their known end; NaN where it is not known."""
+        numbers = np.maximum(self.iteration[rows] - self.began[rows], 1)
+        # Where numbers are left out, there are fewer losses to come than iterations.
+        told = np.maximum(self.observed[rows] - 1, 1) / numbers
+        left = np.maximum(self.total[rows] - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
+        return np.asarray(left / np.maximum(self.stride[rows], 1))
+
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""
         rows = np.array(sorted(self.ids.values()), dtype=np.int64)
@@ -325,6 +354,7 @@ class Roster(Rows):
         table = [
             (
                 self.ids[e.job_id],
+                e.observation.iteration,
                 e.at,
                 e.observation.loss,
                 e.observation.cpu_seconds,
@@ -334,8 +364,13 @@ class Roster(Rows):
             if e.job_id in self.ids
         ]
         if table:
-            row, *columns = np.array(table).T
-            self.observe(row.astype(np.int64), *columns)
+            row, iteration, *columns = np.array(table).T
+            rows, numbers = row.astype(np.int64), iteration.astype(np.int64)
+            fresh = self.observed[rows] == 0
+            # Of several losses of a row, the one that is written last counts.
+            self.began[rows[fresh][::-1]] = numbers[fresh][::-1]
+            self.iteration[rows] = numbers
+            self.observe(rows, *columns)
 
     def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
         """Add losses with their times and costs; the losses of a row are in the order in which they came."""
@@ -432,6 +467,7 @@ class Roster(Rows):
         """Clear the loss history and the costs of a job; keep what it asked for and what it holds."""
         begun = np.array([row])
         self.observed[row] = self.begun[row] = 0
+        self.total[row] = self.limit[row]
         self.largest_fall[row] = self.begun_sum[row] = self.held[row] = 0.0
         self.stride[row] = 1
         self.diverged[row] = False

@@ -33,5 +33,6 @@ def spec_of(
         owner=owner,
         deadline=None if deadline is None else now + deadline,
         stop_at=asked["stop_at"],
+        max_iterations=asked["max_iterations"],
         after=tuple(asked["after"]),
     )

@@ -33,6 +33,8 @@ class LiveJob:
     #: Why the started job does not run yet; empty if it runs.
     delayed: str = ""
     iteration: int = -1
+    #: How many iterations it said it will make in all.
+    total: int | None = None
     first_loss: float | None = None
     loss: float | None = None
     best_loss: float | None = None
@@ -63,6 +65,7 @@ class LiveJob:
             summary=kind.describe(asked).summary,
             directory=kind.files(row.identity).directory,
             iteration=row.iteration,
+            total=row.total,
             first_loss=row.first_loss,
             loss=row.loss,
             best_loss=row.best_loss,
@@ -143,6 +146,9 @@ class LiveJob:
             cores=0.0 if row.state.ended else self.cores,
             can_use=None if self.demand is None else written_demand(self.demand),
             iteration=self.iteration,
+            total=min(
+                (end for end in (self.total, asked["max_iterations"]) if end is not None), default=None
+            ),
             first_loss=self.first_loss,
             loss=self.loss,
             best_loss=self.best_loss,

@@ -12,6 +12,7 @@ from slaq.core.events import (
     CpuUsed,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -27,7 +28,14 @@ from slaq.stores.sqlite.queries import SQL
 
 Row = tuple[Any, ...]
 OtherEvent = (
-    LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded | CapacityChanged
+    LearningRateChanged
+    | CurveBegan
+    | DemandChanged
+    | EndForeseen
+    | TrainingChanged
+    | JobLost
+    | JobEnded
+    | CapacityChanged
 )
 T = TypeVar("T", bound=OtherEvent)
 
@@ -35,6 +43,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "learning-rate": LearningRateChanged,
     "curve": CurveBegan,
     "demand": DemandChanged,
+    "total": EndForeseen,
     "training": TrainingChanged,
     "lost": JobLost,
     "ended": JobEnded,
@@ -150,6 +159,8 @@ def _keep_others(
                 db.execute(SQL["end_job"], (event.state, storable(event.reason), event.at, number))
                 if job.cores:
                     db.execute(SQL["allocate"], (number, event.at, 0))
+            elif isinstance(event, EndForeseen):
+                db.execute("UPDATE jobs SET total = ? WHERE number = ?", (event.iterations, number))
         body = {name: value for name, value in asdict(event).items() if name not in ("job_id", "at")}
         db.execute(SQL["keep_event"], (seq, number, event.at, _NAMES[type(event)], json.dumps(body)))
 
