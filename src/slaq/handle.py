@@ -48,6 +48,7 @@ class Job:
         self._cluster = cluster
         stop_at, self._target = asked["stop_at"], asked["target_loss"]
         self._limit = asked["max_iterations"]
+        self._maximize = asked["maximize"]
         self._changed = threading.Condition()
         self._state = JobState.QUEUED
         self._reason = NOT_REVIEWED
@@ -142,12 +143,16 @@ class Job:
         if not self.done():
             return self._reduction
         if self._final is None:
-            self._final = reduction_made(self.losses[self._curve :], self._target, self._bends())
+            self._final = reduction_made(
+                self.losses[self._curve :], self._target, self._bends(), maximize=self._maximize
+            )
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
         """Predict the job's losses that many iterations ahead."""
-        return forecast(self.losses[self._curve :], horizons, announced=self._bends())
+        return forecast(
+            self.losses[self._curve :], horizons, announced=self._bends(), maximize=self._maximize
+        )
 
     def _bends(self) -> list[int]:
         """Return the places in the present curve at which a new learning rate was announced."""

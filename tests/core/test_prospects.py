@@ -224,7 +224,7 @@ class TestKnownEnd:
             )
         found = prospects(roster, 1.0)
         until, free = found.seconds_to
-        left = roster.strides_left(roster.rows())[1] * SECONDS
+        left = roster.losses_left(roster.rows())[1] * SECONDS
         assert left == max(total - 5, 0) * SECONDS
         np.testing.assert_allclose(free, np.where(until <= left * (1 + 1e-12), until, np.inf))
         assert found.chance[1] <= found.chance[0]

@@ -34,6 +34,8 @@ class JobSpec:
     #: Whether the job trains a model, reports its loss and competes by it. Any other job does not compete, and
     #: holds its fair share or its reservation.
     trains: bool = True
+    #: Whether what it reports should rise, as an accuracy does; what is called its loss is then that number.
+    maximize: bool = False
     #: Multiplies the job's gain, or its fair share.
     weight: float = 1.0
     #: What the job can use.

@@ -53,7 +53,7 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
     aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.stop_at[rows])).nonzero()[0]
     strides[aimed] = strides_to_target(roster, rows[aimed], forecasts.take(aimed))
     # What lies beyond a job's known end is never reached.
-    until = roster.strides_left(rows)[:, None]
+    until = (roster.losses_left(rows) / roster.stride[rows])[:, None]
     expected[expected > until] = strides[strides > until] = np.inf
     left = candidates.seconds_left.clip(0.0, None)[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

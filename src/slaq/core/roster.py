@@ -12,6 +12,7 @@ from slaq.core import snapshot
 from slaq.core.allocation import Grant
 from slaq.core.arrays import Floats, Integers
 from slaq.core.demand import Demand, Resource
+from slaq.core.direction import turned, turned_rows
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
@@ -80,6 +81,8 @@ class Roster(Rows):
         """Make the arrays of what each job asked for."""
         self.order = np.zeros(size, dtype=np.int64)
         self.competes = np.zeros(size, dtype=bool)
+        #: Whether its numbers should rise; all that is kept of them here is turned, so that less is better.
+        self.maximize = np.zeros(size, dtype=bool)
         self.weight = np.zeros(size)
         #: The least cores that the job holds at all times, and the most that it can use (infinite for no limit).
         self.least = np.zeros(size)
@@ -144,11 +147,12 @@ class Roster(Rows):
         self.order[row] = self._submitted
         self._submitted += 1
         self.competes[row] = spec.trains
+        self.maximize[row] = spec.maximize
         self.weight[row] = spec.weight
         self._asked[spec.id] = spec.demand
         self._restate(spec.id)
         self.reserved[row] = np.nan if spec.reserved is None else spec.reserved
-        self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
+        self.target[row] = np.nan if spec.target_loss is None else turned(spec.target_loss, spec.maximize)
         if spec.owner not in self.owners:
             self.owners[spec.owner] = len(self.owners)
             self.owner_credit.append(0.0)
@@ -285,13 +289,13 @@ class Roster(Rows):
         """Return the CPU seconds that jobs usually take to their first loss."""
         return float(np.median(self._starts)) if self._starts else FIRST_START
 
-    def strides_left(self, rows: Integers) -> Floats:
-        """Return the strides that these jobs make until their known end; NaN where it is not known."""
+    def losses_left(self, rows: Integers) -> Floats:
+        """Return the losses that these jobs report until their known end; NaN where it is not known."""
         numbers = np.maximum(self.iteration[rows] - self.began[rows], 1)
         # Where numbers are left out, there are fewer losses to come than iterations.
         told = np.maximum(self.observed[rows] - 1, 1) / numbers
         left = np.maximum(self.total[rows] - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
-        return np.asarray(left / np.maximum(self.stride[rows], 1))
+        return np.asarray(left)
 
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""
@@ -370,10 +374,14 @@ class Roster(Rows):
             # Of several losses of a row, the one that is written last counts.
             self.began[rows[fresh][::-1]] = numbers[fresh][::-1]
             self.iteration[rows] = numbers
-            self.observe(rows, *columns)
+            at, losses, cpu, wall = columns
+            self.observe(rows, at, turned_rows(losses, self.maximize[rows]), cpu, wall)
 
     def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
-        """Add losses with their times and costs; the losses of a row are in the order in which they came."""
+        """Add losses with their times and costs; the losses of a row are in the order in which they came.
+
+        Less is better: those of a job that maximizes are turned already.
+        """
         if not len(rows):
             return
         if len(rows) > 1:

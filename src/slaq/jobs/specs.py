@@ -27,6 +27,7 @@ def spec_of(
         id=job_id,
         arrival=now + asked["arrival"],
         trains=asked["trains"],
+        maximize=asked["maximize"],
         weight=asked["weight"],
         demand=demand,
         target_loss=asked["target_loss"],

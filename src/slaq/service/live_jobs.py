@@ -179,5 +179,6 @@ class LiveJobs:
             # A job that cannot be measured has ended all the same.
             with suppress(SlaqError):
                 losses = self.store.observations(job.row.id).loss
-                job.reduction = reduction_made(losses, job.submission.options["target_loss"])
+                target = job.submission.options["target_loss"]
+                job.reduction = reduction_made(losses, target, maximize=job.row.spec.maximize)
                 self.store.change(job.row.id, reduction=job.reduction)

@@ -112,6 +112,8 @@ class JobView:
     #: One line that says what it runs.
     summary: str
     trains: bool
+    #: Whether its losses are numbers that should rise.
+    maximize: bool
     tags: tuple[str, ...]
     weight: float
     min_cores: float

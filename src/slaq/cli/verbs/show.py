@@ -88,7 +88,8 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["iteration"] >= 0:
         last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
         others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"
-        yield "loss", f"{last}; {others}"
+        higher = "; higher is better" if view["maximize"] else ""
+        yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
         yield "done", f"{share(view['reduction'])} of its reduction"
     yield from _prospects(view, now) if active and view["trains"] else ()

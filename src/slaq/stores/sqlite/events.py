@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from slaq.core.direction import best_of
 from slaq.core.errors import UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
@@ -59,6 +60,7 @@ class _Progress:
     number: int
     curve: int
     state: JobState
+    maximize: int
     cores: float
     iteration: int
     first: float | None
@@ -79,8 +81,8 @@ class _Progress:
         if abs(loss) < float("inf"):
             if self.first is None:
                 self.first = loss
-            if self.best is None or loss < self.best:
-                self.best = loss
+            before = () if self.best is None else (self.best,)
+            self.best = best_of((*before, loss), bool(self.maximize))
 
     def row(self) -> Row:
         """Return the columns that losses change."""

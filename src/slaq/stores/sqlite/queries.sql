@@ -1,8 +1,8 @@
 -- The statements of the durable store that take more than a line; read by slaq.stores.sqlite.queries.
 
 -- name: submit
-INSERT INTO jobs (id, owner, arrival, tags, state, submitted_at)
-VALUES (?, ?, ?, ?, 'queued', ?)
+INSERT INTO jobs (id, owner, arrival, tags, maximize, state, submitted_at)
+VALUES (?, ?, ?, ?, ?, 'queued', ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: queued
@@ -28,7 +28,8 @@ SET curve = curve + 1, curve_seq = :seq, iteration = -1, first_loss = NULL, loss
 WHERE number = :number;
 
 -- name: progress
-SELECT id, number, curve, state, cores, iteration, first_loss, loss, best_loss, cpu_observed, late_seq, report_offset
+SELECT id, number, curve, state, maximize, cores, iteration, first_loss, loss, best_loss, cpu_observed, late_seq,
+    report_offset
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?));
 
