@@ -125,6 +125,11 @@ def report(
         pen.note(error)
 
 
+def heard() -> bool:
+    """Return whether slaq hears the reports of this process: whether it belongs to a job."""
+    return _pen_of_this_process().fd >= 0
+
+
 def announce(*, learning_rate: "Number") -> None:
     """Report a new learning rate, from which the loss curve changes. Never raises, as `report`."""
     pen = _pen_of_this_process()
