@@ -25,10 +25,10 @@ endif
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench replicate docs lock clean python
+.PHONY: help setup demo test frameworks check bench replicate docs lock clean python
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(TOOLS) ## Create .venv and install slaq with its tools (PYTHON=python3.12 to choose)
 
@@ -61,6 +61,10 @@ demo: $(BASE) ## See slaq and fair sharing train the same jobs (four minutes; AR
 # Bytecode is kept, because the tests start hundreds of processes.
 test: $(TOOLS) ## Run every test (ARGS="-k policy" to choose, ARGS="-m 'not slow'" for the quick ones)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# What is not installed there is skipped, and told.
+frameworks: ## Test the callbacks with real frameworks (PYTHON=that of an environment with slaq, pytest and frameworks)
+	@"$(PYTHON)" -m pytest -rs tests/integration/test_framework_callbacks.py $(ARGS)
 
 check: $(TOOLS) ## All that must pass: format, lint, types, layers, docs, tests, quick replication
 	@$(BIN)/ruff format --check

@@ -19,6 +19,7 @@ from slaq.core.stopping import StopAt, reduction_made
 from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
 from slaq.engines.packing import Packed, unpack, unpack_error
+from slaq.jobs.options import JobOptions
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +42,13 @@ class Job:
     Its `directory` holds `log.txt`, the output of its program and tasks, and `checkpoint`, its last saved state.
     """
 
-    def __init__(self, cluster: JobHost, job_id: str, stop_at: float | None, target: float | None) -> None:
+    def __init__(self, cluster: JobHost, job_id: str, asked: JobOptions) -> None:
         #: The name by which the cluster knows the job.
         self.id = job_id
         self._cluster = cluster
-        self._target = target
+        stop_at, self._target = asked["stop_at"], asked["target_loss"]
+        self._limit = asked["max_iterations"]
+        self._maximize = asked["maximize"]
         self._changed = threading.Condition()
         self._state = JobState.QUEUED
         self._reason = NOT_REVIEWED
@@ -62,8 +65,9 @@ class Job:
         self._cores = 0.0
         self._reduction = 0.0
         # With a target loss the engine checks this itself.
-        self._enough = StopAt(stop_at) if stop_at is not None and target is None else None
+        self._enough = StopAt(stop_at) if stop_at is not None and self._target is None else None
         self._demand: Demand | None = None
+        self._foreseen: int | None = None
         self._cancelling = False
         self._callbacks: list[Callable[[Job], object]] = []
         self._final: float | None = None
@@ -128,17 +132,27 @@ class Job:
         return self._demand
 
     @property
+    def total(self) -> int | None:
+        """How many iterations the job makes in all, as it reported or `max_iterations` says; None if unknown."""
+        known = [end for end in (self._foreseen, self._limit) if end is not None]
+        return min(known, default=None)
+
+    @property
     def reduction(self) -> float:
         """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
         if not self.done():
             return self._reduction
         if self._final is None:
-            self._final = reduction_made(self.losses[self._curve :], self._target, self._bends())
+            self._final = reduction_made(
+                self.losses[self._curve :], self._target, self._bends(), maximize=self._maximize
+            )
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
         """Predict the job's losses that many iterations ahead."""
-        return forecast(self.losses[self._curve :], horizons, announced=self._bends())
+        return forecast(
+            self.losses[self._curve :], horizons, announced=self._bends(), maximize=self._maximize
+        )
 
     def _bends(self) -> list[int]:
         """Return the places in the present curve at which a new learning rate was announced."""
@@ -253,7 +267,11 @@ class Job:
     def _say(self, demand: Demand) -> None:
         self._demand = demand
 
+    def _foresee(self, iterations: int) -> None:
+        self._foreseen = iterations
+
     def _begin_curve(self) -> None:
+        self._foreseen = None
         self._curve = len(self._observations)
 
     def _wait(self, reason: str) -> None:

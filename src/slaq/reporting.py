@@ -5,9 +5,10 @@ A report is one line of JSON appended to the file that SLAQ_REPORTS names:
     {"iteration":3,"loss":0.42,"time":1700000000.123456,"cpu":12.345678,"pid":4711,"metrics":{"accuracy":0.9}}
 
 `iteration` counts the reports of that process from 0, `time` is the Unix time, `cpu` the CPU seconds of that
-process so far. An announcement has `learning_rate` in place of `iteration` and `loss`; what a job can use is an
-object `can_use` with `min_cores`, `max_cores` and `sizes`. Numbers that are not finite are written NaN, Infinity
-and -Infinity, as Python's json module does. Outside slaq nothing is written.
+process so far. A report with the script's own number of the iteration has it as `step`. An announcement has
+`learning_rate` in place of `iteration` and `loss`; a line with `total` there says how many iterations there will be
+in all; what a job can use is an object `can_use` with `min_cores`, `max_cores` and `sizes`. Numbers that are not
+finite are written NaN, Infinity and -Infinity, as Python's json module does. Outside slaq nothing is written.
 """
 
 import os
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 class _Pen:
     """The open file of reports, belonging to one process; a forked child makes its own."""
 
-    __slots__ = ("count", "fd", "noted", "pid", "torn")
+    __slots__ = ("count", "fd", "noted", "pid", "torn", "total")
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -37,6 +38,8 @@ class _Pen:
         #: A line was cut short by a full disk, so that the next one has to begin on a new line.
         self.torn = False
         self.noted = False
+        #: How many iterations there will be in all, as last told.
+        self.total = 0
         self.fd = -1
         path = os.environ.get(variables.REPORTS)
         if not path and os.environ.get(variables.URL):
@@ -75,6 +78,15 @@ class _Pen:
                 self.note(error)
         return ",".join(parts)
 
+    def foresee(self, total: "Number") -> None:
+        try:
+            found = _whole(total)
+            if found != self.total:
+                self.write(f'"total":{found}', {})
+                self.total = found
+        except Exception as error:  # nor must a total that is no number
+            self.note(error)
+
     def note(self, error: Exception) -> None:
         """Warn once that reports are lost; never raise."""
         if not self.noted:
@@ -88,8 +100,14 @@ class _Pen:
 _pen: _Pen | None = None
 
 
-def report(loss: "Number", **metrics: "Number") -> None:
+def report(
+    loss: "Number", *, step: "Number | None" = None, total: "Number | None" = None, **metrics: "Number"
+) -> None:
     """Tell slaq the loss after an iteration; the first report is the loss before the first one.
+
+    `step` is the script's own number of the iteration, from 0 on; without it reports are counted. Numbers may be
+    left out; a report whose number is not larger than the last one is ignored. `total` is how many iterations the
+    script will make in all, where it knows; it may change.
 
     Anything that float() takes will do, a tensor of one element among them. Outside slaq this does nothing;
     inside it never raises: what cannot be reported is noted once on standard error.
@@ -98,10 +116,18 @@ def report(loss: "Number", **metrics: "Number") -> None:
     if pen.fd < 0:
         return
     try:
-        pen.write(f'"iteration":{pen.count},"loss":{_number(loss)}', metrics)
+        numbered = "" if step is None else f',"step":{_whole(step)}'
+        if total is not None:
+            pen.foresee(total)
+        pen.write(f'"iteration":{pen.count},"loss":{_number(loss)}{numbered}', metrics)
         pen.count += 1
     except Exception as error:
         pen.note(error)
+
+
+def heard() -> bool:
+    """Return whether slaq hears the reports of this process: whether it belongs to a job."""
+    return _pen_of_this_process().fd >= 0
 
 
 def announce(*, learning_rate: "Number") -> None:
@@ -163,6 +189,13 @@ def _number(value: "Number") -> str:
     if isnan(number):
         return "NaN"
     return "Infinity" if number > 0 else "-Infinity"
+
+
+def _whole(value: "Number") -> int:
+    number = float(value)
+    if number < 0 or number != int(number):
+        raise ValueError(f"{value!r} is not a whole number of iterations")
+    return int(number)
 
 
 def _quoted(name: str) -> str:

@@ -22,7 +22,7 @@ from slaq.cluster import Cluster
 from slaq.config import AlgorithmWork, JobTable, ProgramWork, read_job
 from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
-from slaq.durable import rename_durably, write_durably
+from slaq.durable import rename_durably
 from slaq.engines import checkpoints
 from slaq.engines.files import LOG
 from slaq.engines.regular_file import open_regular
@@ -33,8 +33,6 @@ from slaq.jobs.share import share
 
 #: Where a program that goes on left its state when the service was lost.
 LAST_CHECKPOINT = "checkpoint.last"
-#: Where it is noted how many losses the service was never told.
-SKIPPED = "skipped"
 #: Seconds between two looks at what the program has printed, and at what the job holds.
 TICK = 0.2
 #: Seconds in which the machine has to have a process for the cluster.
@@ -61,7 +59,7 @@ def main(definition: str) -> int:
         job = _submit(cluster, table, state)
         relay = threading.Thread(target=_relay, args=(cluster, job))
         relay.start()
-        _report(job, int(os.environ.get(variables.ITERATION, "0")), state / SKIPPED)
+        _report(job, int(os.environ.get(variables.ITERATION, "0")))
         relay.join()
     kept = keep(job, table, lambda: {"state": str(job.state), "reason": job.reason})
     if kept.problem:
@@ -108,19 +106,17 @@ def _submit(cluster: Cluster, table: JobTable, state: Path) -> Job:
     return cluster.submit(work.program, work.data, **options)
 
 
-def _report(job: Job, known: int, skipped: Path) -> None:
-    """Report losses to the service, except those of repeated iterations: the service knows `known` losses.
+def _report(job: Job, known: int) -> None:
+    """Report losses to the service, except those of iterations before `known`, which the service knows.
 
-    A program that was killed may have kept itself after losses that had not been passed on. The service counts
-    without them, so their number is noted in the file `skipped`.
+    A program that was killed may have kept itself after losses that had not been passed on: their numbers are
+    left out.
     """
-    missing = int(skipped.read_text()) if known and skipped.exists() else 0
     for place, observation in enumerate(job):
-        if place == 0 and (not known or observation.iteration > known + missing):
-            missing = observation.iteration - known
-            write_durably(skipped, [str(missing).encode()])
-        if observation.iteration >= known + missing:
-            reporting.report(observation.loss, **job.metrics[place])
+        if observation.iteration >= known:
+            reporting.report(
+                observation.loss, step=observation.iteration, total=job.total, **job.metrics[place]
+            )
 
 
 def _relay(cluster: Cluster, job: Job) -> None:

@@ -26,6 +26,7 @@ from slaq.core.events import (
     CpuUsed,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -135,6 +136,8 @@ class RunningCluster(Listener, ABC):
             self._jobs[event.job_id]._begin_curve()
         elif isinstance(event, DemandChanged):
             self._jobs[event.job_id]._say(event.demand)
+        elif isinstance(event, EndForeseen):
+            self._jobs[event.job_id]._foresee(event.iterations)
         elif isinstance(event, CpuUsed):
             self._jobs[event.job_id]._use(event.cpu_seconds)
         elif isinstance(event, JobDelayed):
@@ -230,7 +233,7 @@ class RunningCluster(Listener, ABC):
             job_id = asked["name"] or next(name for name in numbered if name not in self._jobs)
             if job_id in self._jobs:
                 raise DuplicateJobError(job_id)
-            job = self._jobs[job_id] = Job(self, job_id, asked["stop_at"], asked["target_loss"])
+            job = self._jobs[job_id] = Job(self, job_id, asked)
         return job
 
 

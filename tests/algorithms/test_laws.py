@@ -79,7 +79,9 @@ class Interrupted(InlineContext):
         self._reports = reports
 
     @override
-    def report(self, loss: float, **metrics: float) -> None:
+    def report(
+        self, loss: float, *, step: float | None = None, total: float | None = None, **metrics: float
+    ) -> None:
         if len(self.losses) == self._reports:
             raise Cancelled
         super().report(loss, **metrics)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats
+from slaq.core.events import EndForeseen, LossObserved
 from slaq.core.forecast import CurveForecaster
-from slaq.core.job import JobSpec
+from slaq.core.job import JobSpec, Observation
 from slaq.core.prospects import Prospects, foresee
 from slaq.core.roster import Roster
 from slaq.core.trajectories import TRAJECTORIES, chances, strides_for
@@ -192,3 +193,40 @@ class TestTimes:
             if len(losses) > 1:
                 np.testing.assert_allclose(together.seconds_to[place], alone.seconds_to[0])
                 np.testing.assert_allclose(together.chance[place], alone.chance[0])
+
+
+class TestKnownEnd:
+    @given(st.integers(2, 60), st.integers(1, 5), st.booleans())
+    def test_nothing_is_expected_beyond_it(self, total: int, step: int, asked: bool) -> None:
+        """What the forecast reaches before a job's last iteration keeps its time; what comes later never does."""
+        specs = [
+            JobSpec(id="open", target_loss=1.01, deadline=1e6),
+            JobSpec(
+                id="ends", target_loss=1.01, deadline=1e6, max_iterations=step * total if asked else None
+            ),
+        ]
+        roster = Roster(CurveForecaster())
+        for spec in specs:
+            roster.admit(spec, 0.0)
+            if not asked and spec.id == "ends":
+                roster.absorb([EndForeseen(job_id="ends", at=0.0, iterations=step * total)])
+            roster.absorb(
+                [
+                    LossObserved(
+                        job_id=spec.id,
+                        at=SECONDS * k,
+                        observation=Observation(
+                            iteration=step * k, loss=loss, cpu_seconds=SECONDS, wall_seconds=SECONDS
+                        ),
+                    )
+                    for k, loss in enumerate(geometric(6, rate=0.95))
+                ]
+            )
+        found = prospects(roster, 1.0)
+        until, free = found.seconds_to
+        left = roster.losses_left(roster.rows())[1] * SECONDS
+        assert left == max(total - 5, 0) * SECONDS
+        np.testing.assert_allclose(free, np.where(until <= left * (1 + 1e-12), until, np.inf))
+        assert found.chance[1] <= found.chance[0]
+        if total <= 5:
+            assert found.chance[1] == 0.0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from slaq.core.demand import Demand
 from slaq.core.job import Observation
-from slaq.engines.node.reports import NewDemand, NewRate, Reading
+from slaq.engines.node.reports import NewDemand, NewRate, NewTotal, Reading
 from slaq.jobs.options import MOST_CORES
 
 #: Seconds for all targets together, by hand; 0 for the few examples that every run of the tests tries.
@@ -136,6 +136,8 @@ RECORDS = st.fixed_dictionaries(
         "metrics": METRICS | VALUES,
         "learning_rate": VALUES,
         "can_use": DEMANDS | VALUES,
+        "step": st.integers(0, 20) | VALUES,
+        "total": st.integers(0, 20) | VALUES,
     },
 )
 
@@ -162,7 +164,7 @@ REAL = st.builds(
     lambda odd: _line(
         {"iteration": 0, "loss": 0.5, "time": 1.7e9, "cpu": 1.5, "pid": 7, "metrics": {"accuracy": 1.0}} | odd
     ),
-    st.sampled_from(["iteration", "loss", "time", "cpu", "pid", "learning_rate"]).flatmap(
+    st.sampled_from(["iteration", "loss", "time", "cpu", "pid", "learning_rate", "step", "total"]).flatmap(
         lambda key: st.fixed_dictionaries({key: NUMBERS | VALUES})
     )
     | st.fixed_dictionaries({"metrics": METRICS})
@@ -249,8 +251,12 @@ def check_demand(demand: Demand) -> None:
 
 
 def check_item(item: object) -> None:
-    """One loss, learning rate or demand, as it was read."""
-    if isinstance(item, NewDemand):
+    """One loss, learning rate, demand or number of iterations, as it was read."""
+    if isinstance(item, NewTotal):
+        check_whole(item.iterations)
+        assert item.iterations > 0
+        check_seconds(item.at)
+    elif isinstance(item, NewDemand):
         check_demand(item.demand)
         check_seconds(item.at)
     elif isinstance(item, NewRate):

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 
 from slaq.core.errors import JobOptionError, LossSourceError
-from slaq.core.events import DemandChanged, LossObserved
+from slaq.core.events import DemandChanged, EndForeseen, LossObserved
 from slaq.core.job import JobSpec, Observation
 from slaq.engines import checkpoints
 from slaq.engines.clock import WallClock
@@ -159,10 +159,12 @@ def test_reports_from_elsewhere(sent: list[tuple[int, bytes]], size: int) -> Non
             check_metrics(entry.event.metrics)
             assert entry.event.offset is not None
             assert 0 < entry.event.offset <= len(whole)
-            assert entry.event.observation.iteration == iteration + 1
-            iteration += 1
+            assert entry.event.observation.iteration > iteration
+            iteration = entry.event.observation.iteration
         elif isinstance(entry.event, DemandChanged):
             check_demand(entry.event.demand)
+        elif isinstance(entry.event, EndForeseen):
+            check_whole(entry.event.iterations)
 
 
 def _chunks(files: JobFolder, size: int) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ BAD: dict[str, list[Any]] = {
     "deadline": [0, -5, NAN, INFINITY, "soon", "1m2h"],
     "max_iterations": [0, 1.5, NAN, INFINITY, "many"],
     "trains": ["no", 0],
+    "maximize": ["yes", 1],
     "arrival": [-1, NAN, INFINITY, "tomorrow"],
     "after": ["net", ["", "a"], [1]],
     "time_budget": [0, NAN, INFINITY, "tomorrow"],

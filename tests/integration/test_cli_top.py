@@ -29,7 +29,8 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "trains": True, "tags": [], "weight": 1.0, "min_cores": 0.0, "max_cores": None, "sizes": "any",
         "memory": None, "after": [], "arrival": 1000.0, "target_loss": None,
         "stop_at": None, "deadline": None, "submitted_at": 1000.0, "started_at": 1000.0, "ended_at": None,
-        "cores": 0.5, "iteration": 7, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
+        "cores": 0.5, "maximize": False, "iteration": 7, "total": None,
+        "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip

@@ -213,8 +213,8 @@ def test_losses_that_a_service_was_never_told_shift_no_count(tmp_path: Path) -> 
     assert run_program(tmp_path, 0) == [1 / (1 + number) for number in range(10)]
     # Of the ten, three never reached the service.
     assert run_program(tmp_path, 7) == [1 / (1 + number) for number in range(10, 15)]
-    # It goes on from its thirteenth; the service knows the losses up to the fifteenth, and counts twelve.
-    assert run_program(tmp_path, 12) == [1 / (1 + number) for number in range(15, 30)]
+    # It goes on from its thirteenth; the service knows the losses up to the fifteenth, by their numbers.
+    assert run_program(tmp_path, 15) == [1 / (1 + number) for number in range(15, 30)]
 
 
 def test_a_program_whose_output_cannot_be_stored_trains_on(tmp_path: Path) -> None:

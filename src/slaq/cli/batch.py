@@ -10,6 +10,7 @@ from slaq.artifacts import Kept, keep, make_room
 from slaq.cli.interrupts import Interrupts
 from slaq.cluster import Cluster
 from slaq.config import CommandWork, FitWork, JobTable, Work
+from slaq.core.direction import best_of
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
 from slaq.handle import Job
@@ -76,7 +77,7 @@ class Entry:
             "ended": _rounded(self.ended_at, 3),
             "losses": len(observations),
             "first_loss": finite[0] if finite else None,
-            "best_loss": min(finite) if finite else None,
+            "best_loss": best_of(finite, bool(self.table.options.get("maximize"))),
             "last_loss": last if math.isfinite(last) else None,
             "reduction": _rounded(0.0 if self.job is None else self.job.reduction, 6),
             "cpu_seconds": round(0.0 if self.job is None else self.job.cpu_seconds, 6),

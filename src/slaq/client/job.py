@@ -107,6 +107,11 @@ class ServiceJob:
         return read_demand(self.view.can_use)
 
     @property
+    def total(self) -> int | None:
+        """How many iterations the job makes in all, as it reported or `max_iterations` says; None if unknown."""
+        return self.view.total
+
+    @property
     def reduction(self) -> float:
         """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
         return self.view.reduction

@@ -11,6 +11,7 @@ from slaq.core.allocation import Allocation, Candidates, Grant
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
+from slaq.core.direction import turned_rows
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 from slaq.core.roster import Roster
@@ -43,7 +44,10 @@ def usual_units_per_core(cores: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appraisal:
-    """The candidates of one epoch, and the forecasts (in the jobs' own losses) that they were computed from."""
+    """The candidates of one epoch, and the forecasts that they were computed from, in the jobs' own losses.
+
+    Those of a job that maximizes are turned, so that less is better.
+    """
 
     rows: Integers
     #: Units to hand out.
@@ -54,6 +58,8 @@ class Appraisal:
     #: Whether the job has reported a loss.
     heard: Booleans
     diverged: Booleans
+    #: Whether the job's number should rise, and its forecasts are turned.
+    maximize: Booleans
     #: Core seconds per iteration; assumed for jobs without an observation.
     cpu: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
@@ -138,6 +144,7 @@ class Appraiser:
             forecasts=forecasts,
             heard=roster.observed[rows] > 0,
             diverged=roster.diverged[rows],
+            maximize=roster.maximize[rows],
             cpu=cpu,
             iterations=iterations,
         )
@@ -252,6 +259,7 @@ def explain(
         gains(tables[..., 1:] - tables[..., :1], done[None, :, None])[..., 0] + tables[..., 0]
     )
     mean = np.where(appraisal.heard, forecasts.level - fall, np.nan)
+    ends = [turned_rows(end, appraisal.maximize) for end in (mean - below, mean + above)]
     return Decision(
         epoch=epoch,
         time=time,
@@ -262,12 +270,13 @@ def explain(
         loss=candidates.loss,
         gain=gained,
         marginal=more - gained,
-        expected=mean,
-        expected_low=mean - below,
-        expected_high=mean + above,
+        expected=turned_rows(mean, appraisal.maximize),
+        expected_low=np.minimum(*ends),
+        expected_high=np.maximum(*ends),
         diverged=appraisal.diverged,
         seconds=seconds,
-        level=forecasts.level,
+        level=turned_rows(forecasts.level, appraisal.maximize),
+        maximize=appraisal.maximize,
         last=gained - less,
         weight=candidates.weight,
         fair_share=allocation.fair_share * unit,

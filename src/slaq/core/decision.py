@@ -42,6 +42,8 @@ class Decision:
     # The numbers behind the decision; empty in decisions stored by earlier versions.
     #: The present loss, smoothed by the forecaster.
     level: Floats = field(default_factory=_none)
+    #: Whether the job's number should rise rather than fall.
+    maximize: Booleans = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     #: The gain predicted from the last unit granted.
     last: Floats = field(default_factory=_none)
     weight: Floats = field(default_factory=_none)

@@ -39,6 +39,7 @@ class SlaqError(Exception):
     ├── LossSourceError     a loss pattern or loss file yields no losses
     ├── LostReplyError      the connection to the service broke before its reply came
     ├── MissingExtraError   a library is not installed; one of slaq's extras installs it
+    ├── MissingFrameworkError  a framework is not installed whose callback is wanted
     ├── ModelError          a file does not hold the expected model
     ├── PluginError         an installed package adds a policy or engine that cannot be used
     ├── ProgramError        a training program cannot be found or loaded
@@ -183,6 +184,15 @@ class MissingExtraError(SlaqError):
         self.library = library
         self.extra = extra
         super().__init__(f"{library} is not installed; install it with: pip install 'slaq[{extra}]'")
+
+
+class MissingFrameworkError(SlaqError):
+    """A framework is not installed whose callback is wanted."""
+
+    def __init__(self, framework: str, package: str) -> None:
+        self.framework = framework
+        self.package = package
+        super().__init__(f"{framework} is not installed; install it with: pip install {package}")
 
 
 class ModelError(SlaqError):

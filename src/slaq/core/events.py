@@ -48,6 +48,16 @@ class DemandChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndForeseen:
+    """A running job reported how many iterations it will make in all."""
+
+    job_id: str
+    at: float
+    #: The number of its last iteration; at least 1.
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUsed:
     """A job used CPU time, whether or not it reported a loss."""
 
@@ -117,6 +127,7 @@ JobEvent = (
     | LearningRateChanged
     | CurveBegan
     | DemandChanged
+    | EndForeseen
     | CpuUsed
     | TrainingChanged
     | JobDelayed

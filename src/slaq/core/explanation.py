@@ -74,6 +74,8 @@ class Explanation:
     expected: float | None
     expected_low: float | None
     expected_high: float | None
+    #: Whether the job's own loss is a number that should rise.
+    maximize: bool
     #: 1 at the start, falling towards 0.
     normalised_loss: float
     weight: float
@@ -149,6 +151,7 @@ def explain_job(
         expected=float(decision.expected[row]) if heard else None,
         expected_low=float(decision.expected_low[row]) if heard else None,
         expected_high=float(decision.expected_high[row]) if heard else None,
+        maximize=bool(len(decision.maximize) and decision.maximize[row]),
         normalised_loss=float(decision.loss[row]),
         weight=float(decision.weight[row]),
         gain=gain,
@@ -269,7 +272,8 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield "The job has not reported a loss yet: slaq assumes the fall that is usual at the start of a job."
     else:
         yield (
-            f"Its loss stands at {e.loss:.6g} and is forecast to be {e.expected:.6g} at the end of the epoch "
+            f"{'The number that it maximizes' if e.maximize else 'Its loss'} stands at {e.loss:.6g} and is "
+            f"forecast to be {e.expected:.6g} at the end of the epoch "
             f"(80%: {e.expected_low:.6g} to {e.expected_high:.6g})."
         )
     yield (
@@ -292,11 +296,11 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield f"{reason[:1].upper()}{reason[1:]}."
     yield f"Its fair share would be {_cores(e.fair_share)}; its guarantee is {_cores(e.guarantee)}."
     if e.prospects is not None:
-        yield from _prospect_sentences(e.prospects)
+        yield from _prospect_sentences(e.prospects, "rise" if e.maximize else "fall")
 
 
-def _prospect_sentences(o: JobProspects) -> Iterator[str]:
-    yield f"The loss has fallen by {o.reduction:.1%} of its whole predicted fall."
+def _prospect_sentences(o: JobProspects, way: str) -> Iterator[str]:
+    yield f"The job has made {o.reduction:.1%} of its whole predicted {way}."
     for share, seconds in ((90, o.seconds_to_90), (95, o.seconds_to_95)):
         if seconds is None:
             yield f"No time can be predicted yet for {share}%."

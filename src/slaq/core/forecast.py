@@ -9,6 +9,7 @@ from typing_extensions import override
 from slaq.core import curves, evidence
 from slaq.core.arrays import Floats, Integers
 from slaq.core.baselines import LastLoss, Strawman, WeightedFit
+from slaq.core.direction import turned
 from slaq.core.errors import ForecastError, UnknownNameError
 from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
 
@@ -281,15 +282,16 @@ def forecast(
     *,
     announced: Sequence[int] = (),
     method: str = "slaq",
+    maximize: bool = False,
 ) -> Forecast:
-    """Predict the losses `horizons` iterations ahead.
+    """Predict the losses `horizons` iterations ahead; with `maximize` they are numbers that should rise.
 
     `announced` holds the indices in `losses` from which a new learning rate applied. Losses that are not finite
     are ignored and listed in `ignored`.
     """
     if method not in METHODS:
         raise UnknownNameError("forecasting method", method, METHODS)
-    steps, history = _checked_horizons(horizons), _checked_losses(losses)
+    steps, history = _checked_horizons(horizons), turned(_checked_losses(losses), maximize)
     finite = np.isfinite(history)
     # Scale the losses to size 1, so that no square overflows.
     size = np.abs(history[finite]).max() or 1.0
@@ -317,12 +319,13 @@ def forecast(
     mean = forecasts.mean[0]
     ends = np.stack((mean, mean - forecasts.below[0], mean + forecasts.above[0]))
     most = np.finfo(float).max
-    mean, low, high = np.clip(ends, -most / size, most / size) * size if size > 1 else ends * size
+    scaled = np.clip(ends, -most / size, most / size) * size if size > 1 else ends * size
+    mean, *interval = turned(scaled, maximize)
     return Forecast(
         horizons=steps,
         mean=mean,
-        low=low,
-        high=high,
+        low=np.minimum(*interval),
+        high=np.maximum(*interval),
         ignored=tuple(np.flatnonzero(~finite).tolist()),
         restarts=tuple(restarts),
     )

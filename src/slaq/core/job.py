@@ -34,6 +34,8 @@ class JobSpec:
     #: Whether the job trains a model, reports its loss and competes by it. Any other job does not compete, and
     #: holds its fair share or its reservation.
     trains: bool = True
+    #: Whether what it reports should rise, as an accuracy does; what is called its loss is then that number.
+    maximize: bool = False
     #: Multiplies the job's gain, or its fair share.
     weight: float = 1.0
     #: What the job can use.
@@ -49,6 +51,8 @@ class JobSpec:
     #: The share of the whole reduction that is the target, for a job without a target loss. None means 95% for a
     #: job with a deadline, and no target for other jobs.
     stop_at: float | None = None
+    #: The number of iterations after which it ends, as its owner asks; None for no such end.
+    max_iterations: int | None = None
     #: Ids of the jobs that must have ended before this one starts.
     after: tuple[str, ...] = ()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from slaq.core.arrays import Floats, Integers
 from slaq.core.decision import Decision
+from slaq.core.direction import turned
 from slaq.core.events import Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec
 from slaq.core.quality import best_so_far, first_and_best, normalised, times_to
@@ -32,11 +33,22 @@ class JobCurve:
     spec: JobSpec
     #: When each loss was observed, in seconds on the scheduler's clock; ascending.
     times: Floats
+    #: In the job's own sign, as its best.
     losses: Floats
     #: None if the job has not ended.
     ended_at: float | None = None
     #: The best loss of the job's whole curve if known, as in a simulation; else the best of these losses.
     final_best: float | None = None
+
+    @property
+    def falling(self) -> Floats:
+        """The losses turned so that less is better."""
+        return turned(self.losses, self.spec.maximize)
+
+    @property
+    def end(self) -> float | None:
+        """The best loss of the whole curve if known, turned likewise."""
+        return None if self.final_best is None else turned(self.final_best, self.spec.maximize)
 
     @classmethod
     def of(cls, spec: JobSpec, events: Iterable[Event], final_best: float | None = None) -> Self:
@@ -186,16 +198,16 @@ def _normalised_losses(ml: Sequence[JobCurve], part: _Participation, times: Floa
     by_job = np.argsort(part.job, kind="stable")
     ends = np.cumsum(np.bincount(part.job, minlength=len(ml)))
     for curve, pairs in zip(ml, np.split(by_job, ends[:-1]), strict=True) if ml else ():
-        known = np.isfinite(curve.losses)
+        known = np.isfinite(curve.falling)
         first, best = _range(curve)
-        steps = np.append(1.0, normalised(best_so_far(curve.losses[known]), first, best))
+        steps = np.append(1.0, normalised(best_so_far(curve.falling[known]), first, best))
         result[pairs] = steps[np.searchsorted(curve.times[known], times[part.epoch[pairs]], side="right")]
     return result
 
 
 def _range(curve: JobCurve) -> tuple[float, float]:
-    first, best = first_and_best(curve.losses)
-    return first, best if curve.final_best is None else min(best, curve.final_best)
+    first, best = first_and_best(curve.falling)
+    return first, best if curve.end is None else min(best, curve.end)
 
 
 def _mean_by_epoch(part: _Participation, values: Floats, epochs: int) -> Floats:
@@ -234,7 +246,7 @@ def _group(part: _Participation, loss: Floats, epochs: int) -> tuple[Floats, dic
 def _mean_times(ml: Sequence[JobCurve]) -> Floats:
     waits = np.full((len(ml), len(REDUCTIONS)), np.nan)
     for row, job in zip(waits, ml, strict=True):
-        row[:] = times_to(job.times, job.losses, REDUCTIONS, job.final_best) - job.spec.arrival
+        row[:] = times_to(job.times, job.falling, REDUCTIONS, job.end) - job.spec.arrival
     return np.array([_mean(column) for column in waits.T])
 
 

@@ -41,7 +41,8 @@ class Prospects:
 def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
     """Return the prospects of the appraised jobs if each held these cores from now on.
 
-    More cores, or more time, never lower a chance.
+    More cores, or more time, never lower a chance. Where the end of a job is known, what it would reach after it
+    is out of reach.
     """
     rows, forecasts, candidates = appraisal.rows, appraisal.forecasts, appraisal.candidates
     most = np.minimum(candidates.max_units, appraisal.capacity) * candidates.unit
@@ -51,6 +52,9 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
     strides = np.full((len(rows), TRAJECTORIES), np.nan)
     aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.stop_at[rows])).nonzero()[0]
     strides[aimed] = strides_to_target(roster, rows[aimed], forecasts.take(aimed))
+    # What lies beyond a job's known end is never reached.
+    until = (roster.losses_left(rows) / roster.stride[rows])[:, None]
+    expected[expected > until] = strides[strides > until] = np.inf
     left = candidates.seconds_left.clip(0.0, None)[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         chance = chances(strides, np.nan_to_num(left / seconds, nan=0.0, posinf=np.finfo(float).max))

@@ -12,12 +12,14 @@ from slaq.core import snapshot
 from slaq.core.allocation import Grant
 from slaq.core.arrays import Floats, Integers
 from slaq.core.demand import Demand, Resource
+from slaq.core.direction import turned, turned_rows
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
     CpuUsed,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -79,6 +81,8 @@ class Roster(Rows):
         """Make the arrays of what each job asked for."""
         self.order = np.zeros(size, dtype=np.int64)
         self.competes = np.zeros(size, dtype=bool)
+        #: Whether its numbers should rise; all that is kept of them here is turned, so that less is better.
+        self.maximize = np.zeros(size, dtype=bool)
         self.weight = np.zeros(size)
         #: The least cores that the job holds at all times, and the most that it can use (infinite for no limit).
         self.least = np.zeros(size)
@@ -92,12 +96,19 @@ class Roster(Rows):
         self.deadline = np.zeros(size)
         #: The target as a share of the whole reduction; NaN without one.
         self.stop_at = np.zeros(size)
+        #: The number of iterations after which the job ends, as its owner asks; NaN for no such end.
+        self.limit = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
 
     def _make_reported(self, size: int) -> None:
         """Make the arrays of what each job has reported."""
         self.observed = np.zeros(size, dtype=np.int64)
+        #: The number of the last iteration, and of the first one with a loss: numbers may be left out.
+        self.iteration = np.zeros(size, dtype=np.int64)
+        self.began = np.zeros(size, dtype=np.int64)
+        #: How many iterations the job makes in all, as it reported or its owner asked; NaN where neither says.
+        self.total = np.zeros(size)
         self.first = np.zeros(size)
         self.last = np.zeros(size)
         self.best = np.zeros(size)
@@ -136,11 +147,12 @@ class Roster(Rows):
         self.order[row] = self._submitted
         self._submitted += 1
         self.competes[row] = spec.trains
+        self.maximize[row] = spec.maximize
         self.weight[row] = spec.weight
         self._asked[spec.id] = spec.demand
         self._restate(spec.id)
         self.reserved[row] = np.nan if spec.reserved is None else spec.reserved
-        self.target[row] = np.nan if spec.target_loss is None else spec.target_loss
+        self.target[row] = np.nan if spec.target_loss is None else turned(spec.target_loss, spec.maximize)
         if spec.owner not in self.owners:
             self.owners[spec.owner] = len(self.owners)
             self.owner_credit.append(0.0)
@@ -148,6 +160,8 @@ class Roster(Rows):
         self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
         implied = np.nan if spec.deadline is None else STOP_AT
         self.stop_at[row] = implied if spec.stop_at is None else spec.stop_at
+        self.limit[row] = np.nan if spec.max_iterations is None else spec.max_iterations
+        self.total[row] = self.limit[row]
         self.stride[row] = 1
         self.since[row] = now
 
@@ -174,7 +188,16 @@ class Roster(Rows):
                 self.used[row] = used[job_id]
 
     def _apply(
-        self, event: LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded
+        self,
+        event: (
+            LearningRateChanged
+            | CurveBegan
+            | DemandChanged
+            | EndForeseen
+            | TrainingChanged
+            | JobLost
+            | JobEnded
+        ),
     ) -> None:
         """Apply an event other than a loss to a job that has a row."""
         row = self.ids[event.job_id]
@@ -186,6 +209,8 @@ class Roster(Rows):
             case DemandChanged():
                 self._said[event.job_id] = event.demand
                 self._restate(event.job_id)
+            case EndForeseen():
+                self.total[row] = np.fmin(event.iterations, self.limit[row])
             case TrainingChanged():
                 self.competes[row] = event.trains
             case JobLost():
@@ -264,6 +289,14 @@ class Roster(Rows):
         """Return the CPU seconds that jobs usually take to their first loss."""
         return float(np.median(self._starts)) if self._starts else FIRST_START
 
+    def losses_left(self, rows: Integers) -> Floats:
+        """Return the losses that these jobs report until their known end; NaN where it is not known."""
+        numbers = np.maximum(self.iteration[rows] - self.began[rows], 1)
+        # Where numbers are left out, there are fewer losses to come than iterations.
+        told = np.maximum(self.observed[rows] - 1, 1) / numbers
+        left = np.maximum(self.total[rows] - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
+        return np.asarray(left)
+
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""
         rows = np.array(sorted(self.ids.values()), dtype=np.int64)
@@ -325,6 +358,7 @@ class Roster(Rows):
         table = [
             (
                 self.ids[e.job_id],
+                e.observation.iteration,
                 e.at,
                 e.observation.loss,
                 e.observation.cpu_seconds,
@@ -334,11 +368,20 @@ class Roster(Rows):
             if e.job_id in self.ids
         ]
         if table:
-            row, *columns = np.array(table).T
-            self.observe(row.astype(np.int64), *columns)
+            row, iteration, *columns = np.array(table).T
+            rows, numbers = row.astype(np.int64), iteration.astype(np.int64)
+            fresh = self.observed[rows] == 0
+            # Of several losses of a row, the one that is written last counts.
+            self.began[rows[fresh][::-1]] = numbers[fresh][::-1]
+            self.iteration[rows] = numbers
+            at, losses, cpu, wall = columns
+            self.observe(rows, at, turned_rows(losses, self.maximize[rows]), cpu, wall)
 
     def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
-        """Add losses with their times and costs; the losses of a row are in the order in which they came."""
+        """Add losses with their times and costs; the losses of a row are in the order in which they came.
+
+        Less is better: those of a job that maximizes are turned already.
+        """
         if not len(rows):
             return
         if len(rows) > 1:
@@ -432,6 +475,7 @@ class Roster(Rows):
         """Clear the loss history and the costs of a job; keep what it asked for and what it holds."""
         begun = np.array([row])
         self.observed[row] = self.begun[row] = 0
+        self.total[row] = self.limit[row]
         self.largest_fall[row] = self.begun_sum[row] = self.held[row] = 0.0
         self.stride[row] = 1
         self.diverged[row] = False

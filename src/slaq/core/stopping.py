@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slaq.core.arrays import Floats
+from slaq.core.direction import turned
 from slaq.core.forecast import forecast
 from slaq.core.gain import HORIZONS
 from slaq.core.quality import reduction
@@ -29,18 +30,22 @@ class StopAt:
 
 
 def reduction_made(
-    losses: Sequence[float] | Floats, target: float | None = None, announced: Sequence[int] = ()
+    losses: Sequence[float] | Floats,
+    target: float | None = None,
+    announced: Sequence[int] = (),
+    *,
+    maximize: bool = False,
 ) -> float:
     """Return the share of its whole reduction that a job with these losses has reached; 0 if unknown.
 
     The whole reduction is to the target loss, else to where the curve is forecast to end.
     """
-    seen = np.asarray(losses, dtype=float)
+    seen = turned(np.asarray(losses, dtype=float), maximize)
     finite = seen[np.isfinite(seen)]
     if len(finite) < 2:
         return 0.0
     end = (
-        target
+        turned(target, maximize)
         if target is not None
         else float(forecast(seen, int(HORIZONS[-1]), announced=announced).mean[0])
     )

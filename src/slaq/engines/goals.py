@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from slaq.core.direction import turned
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """What ends a job as completed; None for an option that was not given."""
 
+    #: Whether its loss is a number that should rise.
+    maximize: bool = False
     max_iterations: int | None = None
     #: The loss the owner is content with, and the share of the way to it after which the job ends.
     target_loss: float | None = None
@@ -19,7 +23,8 @@ class Goal:
     @classmethod
     def asked(cls, options: Mapping[str, Any]) -> Self:
         """Return the goal in a job's options."""
-        return cls(**{name: options.get(name) for name in cls.__slots__})
+        found = {name: options.get(name) for name in cls.__slots__}
+        return cls(**{name: value for name, value in found.items() if value is not None})
 
     def reached(self, iteration: int, first_loss: float, loss: float) -> str:
         """Return why the job has reached its goal after this iteration; an empty string if it has not."""
@@ -27,7 +32,7 @@ class Goal:
             return f"it has done its {self.max_iterations} iterations"
         if self.target_loss is not None and self.stop_at is not None:
             wanted = first_loss - self.stop_at * (first_loss - self.target_loss)
-            if loss <= wanted:
+            if turned(loss, self.maximize) <= turned(wanted, self.maximize):
                 return f"its loss {loss:g} has reached the requested {wanted:g}"
         return ""
 

@@ -11,6 +11,7 @@ from slaq.core.events import (
     CapacityChanged,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -103,6 +104,10 @@ class Journal:
     def demand_changed(self, job_id: str, demand: Demand) -> None:
         """Record the demand that a running job reports."""
         self._add(DemandChanged(job_id=job_id, at=0.0, demand=demand))
+
+    def end_foreseen(self, job_id: str, iterations: int) -> None:
+        """Record how many iterations a running job says it will make in all."""
+        self._add(EndForeseen(job_id=job_id, at=0.0, iterations=iterations))
 
     def training_changed(self, job_id: str, trains: bool) -> None:
         """Note that a job reports no loss, or does again."""

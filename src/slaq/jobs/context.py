@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol, Unpack
 
+from slaq.core.errors import JobOptionError
 from slaq.jobs.data import DataShape
 from slaq.jobs.options import DemandOptions
 
@@ -44,8 +45,15 @@ class Context(Protocol):
         """
         ...
 
-    def report(self, loss: float, **metrics: float) -> None:
-        """Report the loss after an iteration; the first report is the loss before the first iteration."""
+    def report(
+        self, loss: float, *, step: float | None = None, total: float | None = None, **metrics: float
+    ) -> None:
+        """Report the loss after an iteration; the first report is the loss before the first iteration.
+
+        `step` is the program's own number of the iteration, from 0 on; without it reports are counted. Numbers may
+        be left out; a report whose number is not larger than the last one is ignored. `total` is how many
+        iterations the program will make in all, where it knows; it may change.
+        """
         ...
 
     def checkpoint(self, state: Any) -> None:
@@ -63,6 +71,17 @@ class Context(Protocol):
         of cores. What is left out is as the job's owner asked, and nothing can exceed that.
         """
         ...
+
+
+#: The largest number of an iteration that a program can report.
+LARGEST_ITERATION = 2**32 - 1
+
+
+def whole_number(name: str, value: float) -> int:
+    """Return a number of iterations that a program reports; raises ReportError for one that is none."""
+    if not 0 <= value <= LARGEST_ITERATION or value != int(value):
+        raise JobOptionError(name, value, f"a whole number from 0 to {LARGEST_ITERATION}")
+    return int(value)
 
 
 #: A training program: called once with its context; what it returns is the job's result.

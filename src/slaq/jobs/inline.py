@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from typing_extensions import override
 
 from slaq.core.demand import Demand
-from slaq.jobs.context import Context
+from slaq.jobs.context import Context, whole_number
 from slaq.jobs.data import Dataset
 from slaq.jobs.demands import reported_demand
 from slaq.jobs.options import DemandOptions
@@ -20,6 +20,9 @@ class InlineContext(Context):
         self.data = dataset.shape(partitions)
         self.restored = restored
         self.losses: list[float] = []
+        #: The number of the iteration of each loss, and how many there will be in all, as last reported.
+        self.iterations: list[int] = []
+        self.total: int | None = None
         self.metrics: list[dict[str, float]] = []
         self.learning_rates: list[float] = []
         self.demands: list[Demand] = []
@@ -41,7 +44,16 @@ class InlineContext(Context):
         return [function(partition, *args) for partition in self._partitions]
 
     @override
-    def report(self, loss: float, **metrics: float) -> None:
+    def report(
+        self, loss: float, *, step: float | None = None, total: float | None = None, **metrics: float
+    ) -> None:
+        last = self.iterations[-1] if self.iterations else -1
+        iteration = last + 1 if step is None else whole_number("step", step)
+        if total is not None:
+            self.total = whole_number("total", total) or self.total
+        if iteration <= last:
+            return
+        self.iterations.append(iteration)
         self.losses.append(float(loss))
         self.metrics.append(metrics)
 

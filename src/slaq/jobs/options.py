@@ -219,6 +219,14 @@ class JobOptions(TypedDict, total=False):
             default=True,
         ),
     ]
+    maximize: Annotated[
+        bool,
+        Option(
+            type=flag(),
+            help="Whether what the job reports as its loss should rise, as an accuracy or a reward does.",
+            default=False,
+        ),
+    ]
     arrival: Annotated[
         float,
         Option(

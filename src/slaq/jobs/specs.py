@@ -27,11 +27,13 @@ def spec_of(
         id=job_id,
         arrival=now + asked["arrival"],
         trains=asked["trains"],
+        maximize=asked["maximize"],
         weight=asked["weight"],
         demand=demand,
         target_loss=asked["target_loss"],
         owner=owner,
         deadline=None if deadline is None else now + deadline,
         stop_at=asked["stop_at"],
+        max_iterations=asked["max_iterations"],
         after=tuple(asked["after"]),
     )

@@ -164,9 +164,13 @@ class JobFolder(JobFiles):
         finally:
             os.close(file)
 
-    def unread_reports(self, *, start: int, known: int, allowance: Allowance) -> Sequence[Reading]:
-        """Return the losses that a run reported, from that byte on, after the first `known` of them."""
-        return unread(self.reports, start=start, known=known, allowance=allowance) if self.ours else ()
+    def unread_reports(
+        self, *, start: int, known: int, last: int = -1, allowance: Allowance
+    ) -> Sequence[Reading]:
+        """Return the losses that a run reported, from that byte on, after the first `known` or iteration `last`."""
+        if not self.ours:
+            return ()
+        return unread(self.reports, start=start, known=known, last=last, allowance=allowance)
 
     @override
     def read_log(self, offset: int, limit: int, *, ended: bool) -> LogChunk:

@@ -97,7 +97,7 @@ class ProcessJobs:
         try:
             allowance = self._allowances.setdefault(row.owner, Allowance())
             found = self.files(row.identity).unread_reports(
-                start=row.attempt_log_start, known=known, allowance=allowance
+                start=row.attempt_log_start, known=known, last=row.iteration, allowance=allowance
             )
         except Exception as error:
             # Whatever the job has left there, the others are recovered.
@@ -146,7 +146,12 @@ class ProcessJobs:
 def _observed(row: JobRow, found: Sequence[Reading], now: float) -> Iterator[LossObserved]:
     cpu_before: float | None = None
     at_before: float | None = None
-    for iteration, reading in enumerate(found, start=row.iteration + 1):
+    last = row.iteration
+    for reading in found:
+        iteration = last + 1 if reading.iteration is None else reading.iteration
+        if iteration <= last:
+            continue
+        last = iteration
         cpu, at = reading.cpu, reading.at
         yield LossObserved(
             job_id=row.id,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slaq.core.arrays import Floats
+from slaq.core.direction import turned
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
 from slaq.ports import History
@@ -44,12 +45,16 @@ class Story:
     #: The policy whose forecasts are shown.
     forecast_by: str
     chapters: Mapping[str, Chapter]
+    #: Whether its losses are numbers that should rise.
+    maximize: bool = False
 
     @property
     def until(self) -> float:
         """The seconds worth showing: until baseline and forecaster nearly finish their reduction; above zero."""
         shown = (self.chapters[policy] for policy in (self.baseline, self.forecast_by))
-        ends = [time_to(chapter.times, chapter.losses, NEARLY_ALL) for chapter in shown]
+        ends = [
+            time_to(chapter.times, turned(chapter.losses, self.maximize), NEARLY_ALL) for chapter in shown
+        ]
         return 1.2 * max(ends) or 1.0
 
 
@@ -65,7 +70,10 @@ def tell(histories: Mapping[str, History], baseline: str) -> Story | None:
         return None
     chapters = {policy: _chapter(history, job_id) for policy, history in histories.items()}
     chapters = {policy: chapter for policy, chapter in chapters.items() if chapter.times.size}
-    return Story(job_id=job_id, baseline=baseline, forecast_by=told, chapters=chapters)
+    spec = next(spec for spec in histories[baseline].jobs() if spec.id == job_id)
+    return Story(
+        job_id=job_id, baseline=baseline, forecast_by=told, chapters=chapters, maximize=spec.maximize
+    )
 
 
 def _typical(baseline: History, other: History) -> str | None:
@@ -86,7 +94,7 @@ def _times_to_reach(history: History) -> dict[str, float]:
     for spec in history.jobs():
         if spec.trains:
             curve = JobCurve.of(spec, history.events(spec.id))
-            elapsed = time_to(curve.times, curve.losses, TOLD_BY) - spec.arrival
+            elapsed = time_to(curve.times, curve.falling, TOLD_BY) - spec.arrival
             if 0.0 < elapsed < math.inf:
                 times[spec.id] = elapsed
     return times

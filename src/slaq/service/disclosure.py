@@ -11,9 +11,9 @@ WITHHELD: Mapping[str, Any] = {"reason": "", "summary": "", "directory": "", "ta
 #: What everyone sees who may see the job.
 # fmt: off
 DISCLOSED = frozenset({
-    "id", "owner", "state", "work", "trains", "weight", "min_cores", "max_cores", "sizes", "memory",
+    "id", "owner", "state", "work", "trains", "maximize", "weight", "min_cores", "max_cores", "sizes", "memory",
     "arrival", "after", "target_loss", "stop_at", "deadline", "submitted_at", "started_at", "ended_at",
-    "cores", "can_use", "iteration", "first_loss", "loss", "best_loss", "reduction", "diverged",
+    "cores", "can_use", "iteration", "total", "first_loss", "loss", "best_loss", "reduction", "diverged",
     "cpu_seconds", "attempts", "prospect",
 })
 # fmt: on

@@ -1,7 +1,10 @@
 """Forecasts, what-if replays and explanations."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from slaq.core.errors import ConflictError
 from slaq.core.explanation import explain_job
@@ -40,7 +43,7 @@ class Insights:
     def forecast(self, job: LiveJob, horizons: Sequence[int]) -> dict[str, Any]:
         """Predict the job's losses that many iterations ahead."""
         curve = self._live_jobs.store.observations(job.row.id)
-        seen = forecast(curve.loss.tolist(), list(horizons))
+        seen = forecast(curve.loss.tolist(), list(horizons), maximize=job.row.spec.maximize)
         return {
             "iteration": job.iteration,
             "horizons": list(horizons),
@@ -100,19 +103,25 @@ class Insights:
         jobs = sorted(self._live_jobs.jobs.values(), key=lambda job: job.row.number)
         if not jobs:
             raise ConflictError("there are no jobs to simulate", "submit some first")
-        limited = {job.row.id: job.submission.options["max_iterations"] for job in jobs}
+        known = {
+            job.row.id: max(end - max(job.iteration, 0), 0)
+            for job in jobs
+            if (end := job.known_end) is not None
+        }
+        roster = scheduler.roster
+        left = {
+            job_id: math.ceil(losses)
+            for job_id, row in roster.ids.items()
+            if math.isfinite(losses := float(roster.losses_left(np.array([row]))[0]))
+        }
         appraiser = scheduler.appraiser
         return Situation(
-            roster=scheduler.roster.dump(),
+            roster=roster.dump(),
             now=scheduler.clock.now(),
             epoch_seconds=appraiser.epoch_seconds,
             units_per_core=appraiser.units_per_core,
             queued=tuple(job.row.spec for job in jobs if job.state is JobState.QUEUED),
-            iterations_left={
-                job.row.id: max(most - max(job.iteration, 0), 0)
-                for job in jobs
-                if (most := limited[job.row.id]) is not None
-            },
+            iterations_left=known | left,
             stop_at={job.row.id: job.enough.share for job in jobs if job.enough is not None},
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
+from slaq.core.direction import best_of
 from slaq.core.events import CpuUsed, LossObserved
 from slaq.core.job import JobState
 from slaq.core.stopping import StopAt
@@ -33,6 +34,8 @@ class LiveJob:
     #: Why the started job does not run yet; empty if it runs.
     delayed: str = ""
     iteration: int = -1
+    #: How many iterations it said it will make in all.
+    total: int | None = None
     first_loss: float | None = None
     loss: float | None = None
     best_loss: float | None = None
@@ -63,6 +66,7 @@ class LiveJob:
             summary=kind.describe(asked).summary,
             directory=kind.files(row.identity).directory,
             iteration=row.iteration,
+            total=row.total,
             first_loss=row.first_loss,
             loss=row.loss,
             best_loss=row.best_loss,
@@ -89,8 +93,9 @@ class LiveJob:
         self.loss = seen.loss
         if self.first_loss is None:
             self.first_loss = self.best_loss = seen.loss
-        elif self.best_loss is None or seen.loss < self.best_loss:
-            self.best_loss = seen.loss
+        else:
+            before = () if self.best_loss is None else (self.best_loss,)
+            self.best_loss = best_of((*before, seen.loss), self.row.spec.maximize)
 
     def forget_curve(self) -> None:
         """Show no loss until the next one: the job begins from nothing."""
@@ -115,6 +120,12 @@ class LiveJob:
             return self.waiting
         return self.delayed if self.state is JobState.RUNNING else self.row.reason
 
+    @property
+    def known_end(self) -> int | None:
+        """How many iterations it makes in all, as it said or its owner asked; None where neither says."""
+        ends = (self.total, self.submission.options["max_iterations"])
+        return min((end for end in ends if end is not None), default=None)
+
     def view(self) -> JobView:
         """Return the job as displayed."""
         row, asked = self.row, self.submission.options
@@ -126,6 +137,7 @@ class LiveJob:
             work=self.kind.name,
             summary=self.summary,
             trains=asked["trains"],
+            maximize=asked["maximize"],
             tags=row.tags,
             weight=row.spec.weight,
             min_cores=row.spec.demand.least,
@@ -143,6 +155,7 @@ class LiveJob:
             cores=0.0 if row.state.ended else self.cores,
             can_use=None if self.demand is None else written_demand(self.demand),
             iteration=self.iteration,
+            total=self.known_end,
             first_loss=self.first_loss,
             loss=self.loss,
             best_loss=self.best_loss,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from slaq.core.decision import Decision
 from slaq.core.errors import SlaqError
-from slaq.core.events import CpuUsed, DemandChanged, Event, JobDelayed, JobEnded, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, EndForeseen, Event, JobDelayed, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.core.stopping import reduction_made
 from slaq.ports import Clock
@@ -97,6 +97,8 @@ class LiveJobs:
                 self._delay(self.jobs[event.job_id], event)
             elif isinstance(event, DemandChanged) and event.job_id in self.jobs:
                 self.jobs[event.job_id].demand = event.demand
+            elif isinstance(event, EndForeseen) and event.job_id in self.jobs:
+                self.jobs[event.job_id].total = event.iterations
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
                 self._ends[event.job_id] = event
                 self.counts.ended[event.state] += 1
@@ -177,5 +179,6 @@ class LiveJobs:
             # A job that cannot be measured has ended all the same.
             with suppress(SlaqError):
                 losses = self.store.observations(job.row.id).loss
-                job.reduction = reduction_made(losses, job.submission.options["target_loss"])
+                target = job.submission.options["target_loss"]
+                job.reduction = reduction_made(losses, target, maximize=job.row.spec.maximize)
                 self.store.change(job.row.id, reduction=job.reduction)

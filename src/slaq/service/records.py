@@ -112,6 +112,8 @@ class JobView:
     #: One line that says what it runs.
     summary: str
     trains: bool
+    #: Whether its losses are numbers that should rise.
+    maximize: bool
     tags: tuple[str, ...]
     weight: float
     min_cores: float
@@ -135,6 +137,8 @@ class JobView:
     can_use: Mapping[str, Any] | None
     #: The last iteration reported; -1 before the first loss.
     iteration: int
+    #: How many iterations it makes in all, as it reported or `max_iterations` says; None where neither says.
+    total: int | None
     first_loss: float | None
     loss: float | None
     best_loss: float | None

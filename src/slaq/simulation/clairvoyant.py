@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats, Integers
+from slaq.core.direction import turned
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS
 from slaq.core.roster import Roster
@@ -28,7 +29,7 @@ class ClairvoyantAppraiser(Appraiser):
     def __post_init__(self) -> None:
         for job in self.workload:
             if job.losses.size:
-                self._minorants[job.spec.id] = convex_minorant(job.losses)
+                self._minorants[job.spec.id] = convex_minorant(turned(job.losses, job.spec.maximize))
 
     @override
     def extent(self, roster: Roster, rows: Integers) -> Floats:

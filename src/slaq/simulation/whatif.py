@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
+from slaq.core.direction import minimizing
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
 from slaq.core.roster import Roster
@@ -102,6 +103,7 @@ def replay(
     Without a seed, every job follows the mean of its forecast. With a seed, each follows a random trajectory drawn
     from its forecast, with noise.
     """
+    situation = replace(situation, queued=tuple(minimizing(spec) for spec in situation.queued))
     most = max((alternative.capacity for alternative in alternatives), default=1.0)
     rng = None if seed is None else np.random.default_rng(seed)
     projections = project(
@@ -126,6 +128,8 @@ def replay(
 def _restored(situation: Situation) -> Roster:
     roster = Roster(CurveForecaster())
     roster.restore(situation.roster)
+    # It holds what jobs reported turned so that less is better, and so are they played.
+    roster.maximize[:] = False
     return roster
 
 

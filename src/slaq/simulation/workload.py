@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from slaq.core.arrays import Floats
 from slaq.core.demand import Demand
+from slaq.core.direction import best_of
 from slaq.core.errors import DuplicateJobError, WorkloadError
 from slaq.core.job import JobSpec
 from slaq.jobs.option_types import OptionType, number
@@ -58,8 +59,9 @@ class SimulatedJob:
 
     @property
     def best_loss(self) -> float:
-        """The lowest loss of the whole curve; NaN for a job without one."""
-        return float(self.losses.min()) if self.losses.size else math.nan
+        """The best loss of the whole curve; NaN for a job without one."""
+        best = best_of(self.losses.tolist(), self.spec.maximize)
+        return math.nan if best is None else best
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -312,6 +314,7 @@ _FIELDS: Mapping[str, _Field] = {
     "reserved": _option("min_cores", kinds=_ONLY_OTHER),
     "target_loss": _option("target_loss", kinds=_ONLY_ML),
     "stop_at": _option("stop_at", kinds=_ONLY_ML),
+    "maximize": _option("maximize", kinds=_ONLY_ML),
     "deadline": _typed(_MOMENT, kinds=_ONLY_ML),
     "owner": _Field(_text, "a short text"),
     "cpu_seconds": _typed(_CPU_SECONDS, required=True, kinds=_ONLY_OTHER),
@@ -319,7 +322,7 @@ _FIELDS: Mapping[str, _Field] = {
     "serial_seconds_per_iteration": _typed(number("seconds", least=0.0, most=_MOST_SECONDS), kinds=_ONLY_ML),
     "losses": _Field(_losses, "a list of at least two numbers", required=True, kinds=_ONLY_ML),
 }
-_OPTIONS = ("weight", "reserved", "target_loss", "stop_at", "deadline", "owner")
+_OPTIONS = ("weight", "reserved", "target_loss", "stop_at", "maximize", "deadline", "owner")
 _SPEC_FIELDS = ("id", "arrival", *_OPTIONS)
 #: Fields of a line that make up the demand, and their names there.
 _DEMAND_FIELDS = {"min_cores": "least", "max_cores": "most", "sizes": "sizes"}

@@ -122,7 +122,7 @@ class StoreContract:
         demand = Demand(least=0.5, most=6.0, sizes=(1.0, 2.0, 4.0), memory=10**9)
         spec = JobSpec(
             id="a", trains=False, weight=2.5, demand=demand, target_loss=0.1, reserved=1.5, owner="ann",
-            deadline=60.0, stop_at=0.9, after=("b", "c"),
+            deadline=60.0, stop_at=0.9, after=("b", "c"), maximize=True, max_iterations=9,
         )  # fmt: skip
         store = self.open_store([spec])
         assert list(store.jobs()) == [spec]

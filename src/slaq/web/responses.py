@@ -116,6 +116,7 @@ class DecisionRow(TypedDict):
     guarantee: float | None
     most: float | None
     competes: bool
+    maximize: bool
 
 
 class DecisionReply(TypedDict):

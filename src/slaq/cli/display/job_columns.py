@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slaq.cli.display.spans import ago, ahead, span
+from slaq.core.direction import turned
 from slaq.core.job import JobState
 
 #: A job as the API returns it.
@@ -79,6 +80,11 @@ def _waiting_first(job: Shown) -> tuple[bool, str]:
     return not _waiting(job, 0.0), job["reason"]
 
 
+def _best_first(job: Shown) -> float:
+    loss: float | None = job["loss"]
+    return float("inf") if loss is None else turned(loss, job["maximize"])
+
+
 def _last(value: float | None, *, when_missing: float) -> float:
     return when_missing if value is None else value
 
@@ -94,7 +100,7 @@ COLUMNS: Mapping[str, Column] = {
         Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
         Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",
                key=lambda job: -job["iteration"]),
-        Column(name="loss", text=_loss, key=lambda job: _last(job["loss"], when_missing=float("inf"))),
+        Column(name="loss", text=_loss, key=_best_first),
         Column(name="done", text=_done, key=lambda job: -job["reduction"]),
         Column(name="90% in", text=_expected,
                key=lambda job: _last(job["prospect"]["at_90"], when_missing=float("inf"))),

@@ -105,6 +105,7 @@ def _spec(view: Mapping[str, Any], start: float) -> JobSpec:
         id=view["id"],
         arrival=view["submitted_at"] - start,
         trains=view["trains"],
+        maximize=view["maximize"],
         weight=view["weight"],
         target_loss=view["target_loss"],
         owner=view["owner"],

@@ -42,6 +42,7 @@ NAMED = 8
     multiple=True,
     help="Index of the first loss, counted from 0, under a new learning rate; repeatable.",
 )
+@click.option("--maximize", is_flag=True, help="The numbers should rise, as an accuracy does.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--plot",
@@ -55,6 +56,7 @@ def command(
     method: str,
     column: str | None,
     bends: tuple[int, ...],
+    maximize: bool,
     as_json: bool,
     plot: Path | None,
 ) -> None:
@@ -80,7 +82,7 @@ def command(
         raise click.UsageError(
             f"--bend is {max(bends)}, and there are {len(losses)} losses; give 0 to {len(losses) - 1}"
         )
-    result = forecast(losses, horizons, announced=bends, method=method)
+    result = forecast(losses, horizons, announced=bends, method=method, maximize=maximize)
     _tell_ignored(result.ignored, len(losses))
     if plot is not None:
         from slaq.reports.charts import forecast_picture, save

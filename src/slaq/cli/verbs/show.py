@@ -88,7 +88,9 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["iteration"] >= 0:
         last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
         others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"
-        yield "loss", f"{last} after {view['iteration']} iterations; {others}"
+        higher = "; higher is better" if view["maximize"] else ""
+        yield "loss", f"{last}; {others}{higher}"
+        yield "iteration", _iterations(view["iteration"], view["total"])
         yield "done", f"{share(view['reduction'])} of its reduction"
     yield from _prospects(view, now) if active and view["trains"] else ()
     if view["tags"]:
@@ -112,6 +114,12 @@ def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]
         yield "deadline", f"{share(wanted)} of {whole} by {_clock(view['deadline'])} ({when}): {odds}"
     if view["stop_at"] is not None:
         yield "stops at", f"{share(view['stop_at'])} of {whole}"
+
+
+def _iterations(iteration: int, total: int | None) -> str:
+    if total is None:
+        return str(iteration)
+    return f"{iteration} of {total} ({min(iteration / total, 1.0):.0%})"
 
 
 def _when(moment: float | None, now: float) -> str:

@@ -9,7 +9,7 @@ from typing_extensions import override
 from slaq.core.job import JobState, Observation
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal
-from slaq.engines.node.reports import Item, NewDemand, NewRate, Reading
+from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
 from slaq.engines.node.runner import Runner
 
 
@@ -33,6 +33,8 @@ class _ExternalRun:
     #: Unix time and CPU seconds of its last report.
     at: float | None = None
     cpu: float | None = None
+    #: How many iterations it last said it will make in all.
+    total: int | None = None
 
 
 class ExternalRunner(Runner[ExternalJob]):
@@ -79,6 +81,10 @@ class ExternalRunner(Runner[ExternalJob]):
                     self._journal.learning_rate_changed(job_id, item.learning_rate)
                 elif isinstance(item, NewDemand):
                     self._journal.demand_changed(job_id, item.demand)
+                elif isinstance(item, NewTotal):
+                    if item.iterations != run.total:
+                        run.total = item.iterations
+                        self._journal.end_foreseen(job_id, item.iterations)
                 elif reason := self._observe(job_id, run, item):
                     run = None
                     self._conclude(job_id, Ending(state=JobState.COMPLETED, reason=reason))
@@ -100,7 +106,10 @@ class ExternalRunner(Runner[ExternalJob]):
 
     def _observe(self, job_id: str, run: _ExternalRun, seen: Reading) -> str:
         """Pass on one loss; return why the job ends now, or nothing."""
-        run.iteration += 1
+        iteration = run.iteration + 1 if seen.iteration is None else seen.iteration
+        if iteration <= run.iteration:
+            return ""
+        run.iteration = iteration
         cpu = wall = 0.0
         if seen.at is not None and run.at is not None:
             wall = max(seen.at - run.at, 0.0)

@@ -50,7 +50,15 @@ class NewDemand:
     at: float
 
 
-Item = Reading | NewRate | NewDemand
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTotal:
+    """How many iterations a job says it will make in all."""
+
+    iterations: int
+    at: float
+
+
+Item = Reading | NewRate | NewDemand | NewTotal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,9 @@ def parse_report(line: bytes) -> Report | None:
     if "can_use" in record:
         demand = read_demand(record["can_use"])
         return None if demand is None else Report(item=NewDemand(demand=demand, at=at), pid=pid)
+    if "total" in record:
+        total = _new_total(record["total"], at)
+        return None if total is None else Report(item=total, pid=pid)
     rate, loss = record.get("learning_rate"), number(record.get("loss"))
     if rate is not None:
         found = _new_rate(rate, at)
@@ -80,6 +91,7 @@ def parse_report(line: bytes) -> Report | None:
         return None
     reading = Reading(
         loss=loss,
+        iteration=whole(record.get("step"), LARGEST_ITERATION),
         at=at,
         cpu=bounded(record.get("cpu"), MOST_CPU),
         metrics=read_metrics(record.get("metrics")),
@@ -93,6 +105,8 @@ def as_json(item: Item) -> object:
         return {"rate": item.learning_rate, "at": item.at}
     if isinstance(item, NewDemand):
         return {"can_use": written_demand(item.demand), "at": item.at}
+    if isinstance(item, NewTotal):
+        return {"total": item.iterations, "at": item.at}
     return [item.loss, item.iteration, item.at, item.cpu, dict(item.metrics)]
 
 
@@ -114,6 +128,8 @@ def item_from(said: object) -> Item | None:
         return None
     if "rate" in said:
         return _new_rate(said["rate"], at)
+    if "total" in said:
+        return _new_total(said["total"], at)
     demand = read_demand(said.get("can_use"))
     return None if demand is None else NewDemand(demand=demand, at=at)
 
@@ -121,6 +137,11 @@ def item_from(said: object) -> Item | None:
 def _new_rate(said: object, at: float) -> NewRate | None:
     rate = number(said)
     return NewRate(learning_rate=rate, at=at) if rate is not None and math.isfinite(rate) else None
+
+
+def _new_total(said: object, at: float) -> NewTotal | None:
+    total = whole(said, LARGEST_ITERATION)
+    return NewTotal(iterations=total, at=at) if total else None
 
 
 def read_metrics(said: object) -> dict[str, float]:

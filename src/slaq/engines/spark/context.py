@@ -11,7 +11,7 @@ from slaq.engines import checkpoints
 from slaq.engines.packing import pack, pack_error, unpack, unpack_error
 from slaq.engines.spark.cache import PartitionCache
 from slaq.engines.spark.runs import SparkRun
-from slaq.jobs.context import Cancelled, Context
+from slaq.jobs.context import Cancelled, Context, whole_number
 from slaq.jobs.demands import reported_demand
 from slaq.jobs.options import DemandOptions
 
@@ -62,9 +62,14 @@ class SparkJobContext(Context):
         return results
 
     @override
-    def report(self, loss: float, **metrics: float) -> None:
+    def report(
+        self, loss: float, *, step: float | None = None, total: float | None = None, **metrics: float
+    ) -> None:
         self._look()
-        self._run.report(float(loss), {name: float(value) for name, value in metrics.items()})
+        if total is not None:
+            self._run.foresee(whole_number("total", total))
+        if step is None or self._run.skip_to(whole_number("step", step)):
+            self._run.report(float(loss), {name: float(value) for name, value in metrics.items()})
 
     @override
     def checkpoint(self, state: Any) -> None:

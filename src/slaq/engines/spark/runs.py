@@ -70,6 +70,8 @@ class SparkRun:
     # What it has reported.
     iteration: int = -1
     first_loss: float = float("nan")
+    #: How many iterations it last said it will make in all.
+    total: int | None = None
     reported_at: float = 0.0
     #: The fit that is followed: its thread, when it last told a loss, how long an iteration of it takes.
     followed: threading.Thread | None = None
@@ -137,6 +139,19 @@ class SparkRun:
             self.changed.wait_for(lambda: (self.slots > 0 and not self.held) or self.ending is not None)
         if self.ending is not None:
             raise Cancelled(self.reason)
+
+    def skip_to(self, iteration: int) -> bool:
+        """Let the next loss be of that iteration; return False where its loss was told before."""
+        later = iteration > self.iteration
+        if later:
+            self.iteration = iteration - 1
+        return later
+
+    def foresee(self, total: int) -> None:
+        """Tell how many iterations there will be in all."""
+        if total and total != self.total:
+            self.total = total
+            self.journal.end_foreseen(self.job_id, total)
 
     def report(self, loss: float, metrics: Mapping[str, float]) -> None:
         """Record a loss that a program reports; returns once the job may continue."""

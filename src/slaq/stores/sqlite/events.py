@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from slaq.core.direction import best_of
 from slaq.core.errors import UnknownJobError
 from slaq.core.events import (
     CapacityChanged,
     CpuUsed,
     CurveBegan,
     DemandChanged,
+    EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
@@ -27,7 +29,14 @@ from slaq.stores.sqlite.queries import SQL
 
 Row = tuple[Any, ...]
 OtherEvent = (
-    LearningRateChanged | CurveBegan | DemandChanged | TrainingChanged | JobLost | JobEnded | CapacityChanged
+    LearningRateChanged
+    | CurveBegan
+    | DemandChanged
+    | EndForeseen
+    | TrainingChanged
+    | JobLost
+    | JobEnded
+    | CapacityChanged
 )
 T = TypeVar("T", bound=OtherEvent)
 
@@ -35,6 +44,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "learning-rate": LearningRateChanged,
     "curve": CurveBegan,
     "demand": DemandChanged,
+    "total": EndForeseen,
     "training": TrainingChanged,
     "lost": JobLost,
     "ended": JobEnded,
@@ -50,6 +60,7 @@ class _Progress:
     number: int
     curve: int
     state: JobState
+    maximize: int
     cores: float
     iteration: int
     first: float | None
@@ -70,8 +81,8 @@ class _Progress:
         if abs(loss) < float("inf"):
             if self.first is None:
                 self.first = loss
-            if self.best is None or loss < self.best:
-                self.best = loss
+            before = () if self.best is None else (self.best,)
+            self.best = best_of((*before, loss), bool(self.maximize))
 
     def row(self) -> Row:
         """Return the columns that losses change."""
@@ -150,6 +161,8 @@ def _keep_others(
                 db.execute(SQL["end_job"], (event.state, storable(event.reason), event.at, number))
                 if job.cores:
                     db.execute(SQL["allocate"], (number, event.at, 0))
+            elif isinstance(event, EndForeseen):
+                db.execute("UPDATE jobs SET total = ? WHERE number = ?", (event.iterations, number))
         body = {name: value for name, value in asdict(event).items() if name not in ("job_id", "at")}
         db.execute(SQL["keep_event"], (seq, number, event.at, _NAMES[type(event)], json.dumps(body)))
 

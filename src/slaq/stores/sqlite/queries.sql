@@ -1,8 +1,8 @@
 -- The statements of the durable store that take more than a line; read by slaq.stores.sqlite.queries.
 
 -- name: submit
-INSERT INTO jobs (id, owner, arrival, tags, state, submitted_at)
-VALUES (?, ?, ?, ?, 'queued', ?)
+INSERT INTO jobs (id, owner, arrival, tags, maximize, state, submitted_at)
+VALUES (?, ?, ?, ?, ?, 'queued', ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: queued
@@ -28,7 +28,8 @@ SET curve = curve + 1, curve_seq = :seq, iteration = -1, first_loss = NULL, loss
 WHERE number = :number;
 
 -- name: progress
-SELECT id, number, curve, state, cores, iteration, first_loss, loss, best_loss, cpu_observed, late_seq, report_offset
+SELECT id, number, curve, state, maximize, cores, iteration, first_loss, loss, best_loss, cpu_observed, late_seq,
+    report_offset
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?));
 
@@ -100,7 +101,19 @@ WHERE job = ?;
 SELECT iteration, at, loss, cpu_seconds, wall_seconds, metrics
 FROM observations
 WHERE job = :job AND curve = :curve AND iteration > :after
-    AND (:every_nth = 1 OR iteration % :every_nth = 0 OR iteration = :last)
+    AND (
+        :every_nth = 1
+        OR iteration % :every_nth = 0
+        OR iteration = :last
+        -- Jobs may leave numbers out: the first loss of every n iterations stands for them.
+        OR NOT EXISTS (
+            SELECT 1
+            FROM observations AS earlier
+            WHERE earlier.job = :job AND earlier.curve = :curve
+                AND earlier.iteration >= observations.iteration - observations.iteration % :every_nth
+                AND earlier.iteration < observations.iteration
+        )
+    )
 ORDER BY iteration
 LIMIT :limit;
 
@@ -113,6 +126,14 @@ WHERE id IN (SELECT value FROM json_each(:ids))
         jobs.iteration < :most
         OR observations.iteration % (jobs.iteration / :most + 1) = 0
         OR observations.iteration = jobs.iteration
+        OR NOT EXISTS (
+            SELECT 1
+            FROM observations AS earlier
+            WHERE earlier.job = number AND earlier.curve = jobs.curve
+                AND earlier.iteration < observations.iteration
+                AND earlier.iteration
+                    >= observations.iteration - observations.iteration % (jobs.iteration / :most + 1)
+        )
     )
 ORDER BY number, observations.iteration;
 

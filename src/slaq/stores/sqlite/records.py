@@ -58,6 +58,8 @@ class JobRow:
     curve_seq: int
     #: The last iteration reported; -1 before the first loss.
     iteration: int
+    #: How many iterations it said it will make in all; None where it said nothing.
+    total: int | None
     #: The first, last and best loss; None if there is none, or if the last one is NaN.
     first_loss: float | None
     loss: float | None

@@ -88,7 +88,7 @@ class SqliteStore(SqliteHistory, Store):
         tags = json.dumps(list(submission.get("tags", ())))
         with self._file.writing() as transaction:
             db = transaction.db
-            cursor = db.execute(SQL["submit"], (spec.id, owner, spec.arrival, tags, at))
+            cursor = db.execute(SQL["submit"], (spec.id, owner, spec.arrival, tags, spec.maximize, at))
             if not cursor.rowcount:
                 raise DuplicateJobError(spec.id)
             db.execute(

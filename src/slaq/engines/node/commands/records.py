@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slaq.core.events import CpuUsed, DemandChanged, JobDelayed, LearningRateChanged, LossObserved
+from slaq.core.events import (
+    CpuUsed,
+    DemandChanged,
+    EndForeseen,
+    JobDelayed,
+    LearningRateChanged,
+    LossObserved,
+)
 from slaq.engines.processes import how_it_ended
 
 
@@ -103,6 +110,7 @@ Record = (
     LossObserved
     | LearningRateChanged
     | DemandChanged
+    | EndForeseen
     | CpuUsed
     | LossSourceFailed
     | JobDelayed

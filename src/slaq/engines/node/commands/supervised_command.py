@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from slaq.core.demand import Demand
-from slaq.core.events import DemandChanged, LearningRateChanged, LossObserved
+from slaq.core.events import DemandChanged, EndForeseen, LearningRateChanged, LossObserved
 from slaq.core.job import Observation
 from slaq.engines.node.commands.launch import Child
 from slaq.engines.node.commands.records import Launch, LossSourceFailed, Record
-from slaq.engines.node.reports import Item, NewDemand, NewRate, Reading
+from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
 
 #: Readings of the tree's CPU time that are kept, to tell what a loss took that was reported between two of them.
 SAMPLES = 64
@@ -40,6 +40,8 @@ class SupervisedCommand:
     silent: bool = False
     #: What it last said it can use.
     demand: Demand | None = None
+    #: How many iterations it last said it will make in all.
+    total: int | None = None
     #: Set when its first process has ended.
     status: int | None = None
     stopped: bool = False
@@ -90,6 +92,10 @@ class SupervisedCommand:
             if item.demand != self.demand:
                 self.demand = item.demand
                 self.news.append(DemandChanged(job_id=job_id, at=at, demand=item.demand))
+        elif isinstance(item, NewTotal):
+            if item.iterations != self.total:
+                self.total = item.iterations
+                self.news.append(EndForeseen(job_id=job_id, at=at, iterations=item.iterations))
         else:
             self._observe(item, at)
 

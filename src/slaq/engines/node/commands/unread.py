@@ -36,9 +36,10 @@ class Allowance:
         return self._left >= 0.0
 
 
-def unread(path: Path, *, start: int, known: int, allowance: Allowance) -> list[Reading]:
+def unread(path: Path, *, start: int, known: int, last: int = -1, allowance: Allowance) -> list[Reading]:
     """Return the losses that a run reported after the first `known` of them, in order.
 
+    Where the run numbers its iterations itself, these are the losses after iteration `last`.
     The run's reports begin at byte `start` of the file. Each line says how many its process had reported
     before it, so only the end of the file is read. Where several processes reported, the first one counts.
     What the allowance does not cover is left out.
@@ -58,9 +59,10 @@ def unread(path: Path, *, start: int, known: int, allowance: Allowance) -> list[
             said = parse_report(line)
             if said is None or said.count is None or said.pid != reporter:
                 continue
-            if said.count < known:
-                break
             assert isinstance(said.item, Reading)
+            step = said.item.iteration
+            if said.count < known if step is None else step <= last:
+                break
             found.append(said.item)
     finally:
         os.close(file)

@@ -21,7 +21,7 @@ from slaq.engines.node.programs.worker import memory_limited
 from slaq.engines.node.wire import Channel, Head, Message
 from slaq.engines.packing import pack, pack_error, unpack, unpack_error
 from slaq.jobs import variables
-from slaq.jobs.context import Cancelled, Context
+from slaq.jobs.context import Cancelled, Context, whole_number
 from slaq.jobs.demands import reported_demand, written_demand
 from slaq.jobs.options import DemandOptions
 from slaq.jobs.share import FILE, share
@@ -85,10 +85,17 @@ class DriverContext(Context):
             results[head.c] = unpack(payload)
 
     @override
-    def report(self, loss: float, **metrics: float) -> None:
-        value = float(loss)
+    def report(
+        self, loss: float, *, step: float | None = None, total: float | None = None, **metrics: float
+    ) -> None:
+        value, iteration = float(loss), self._iteration if step is None else whole_number("step", step)
         said = json.dumps({name: float(one) for name, one in metrics.items()}) if metrics else ""
         self._look()
+        if total is not None:
+            self._send(MessageKind.TOTAL, c=whole_number("total", total))
+        if iteration < self._iteration:
+            return
+        self._iteration = iteration
         # A program that maps waits for cores at its maps; one that works in the driver alone waits here.
         waits = not self._mapped
         self._send(
@@ -117,7 +124,7 @@ class DriverContext(Context):
 
     def _finish_if_enough(self, loss: float) -> None:
         """End the program at its next map or report, so that it can still checkpoint the model of this loss."""
-        if self._iteration == 0 or not math.isfinite(self._first):
+        if not math.isfinite(self._first):
             self._first = loss
         self._ending = self._orders.goal.reached(self._iteration, self._first, loss) or self._ending
 

@@ -50,6 +50,13 @@ class DemandTold:
 
 
 @dataclass(frozen=True, slots=True)
+class TotalTold:
+    """The program has said how many iterations it will make in all."""
+
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """The program has returned a value, which its owner unpacks."""
 
@@ -70,7 +77,7 @@ class Left:
     reason: str
 
 
-Said = MapBegun | LossTold | RateTold | DemandTold | Returned | Raised | Left
+Said = MapBegun | LossTold | RateTold | DemandTold | TotalTold | Returned | Raised | Left
 
 
 def read_driver_message(message: Message) -> tuple[float, Said | None]:
@@ -91,6 +98,8 @@ def read_driver_message(message: Message) -> tuple[float, Said | None]:
     elif head.kind == MessageKind.CAN_USE:
         demand = read_demand(_object(payload).get("can_use"))
         said = None if demand is None else DemandTold(demand)
+    elif head.kind == MessageKind.TOTAL:
+        said = TotalTold(head.c) if head.c else None
     elif head.kind == MessageKind.RETURNED:
         said = Returned(payload)
     elif head.kind == MessageKind.RAISED:

@@ -23,6 +23,7 @@ Who says what, and what the fields of the head mean:
 |                | REPORT   | WAITS or 0  |        |       | iteration | CPU so far | loss     | metrics (JSON)   |
 |                | ANNOUNCE |             |        |       |           | CPU so far | new rate |                  |
 |                | CAN_USE  |             |        |       |           | CPU so far |          | demand (JSON)    |
+|                | TOTAL    |             |        |       | iterations| CPU so far |          |                  |
 |                | RETURNED |             |        |       |           | CPU so far |          | result           |
 |                | RAISED   |             |        |       |           | CPU so far |          | error            |
 |                | LEFT     |             |        |       |           | CPU so far |          | reason           |
@@ -63,6 +64,7 @@ class MessageKind(IntEnum):
     RAISED = 19
     LEFT = 20
     CAN_USE = 21
+    TOTAL = 22
 
 
 def pack_call(function: bytes, args: tuple[Any, ...]) -> list[Buffer]:

@@ -43,6 +43,8 @@ class ProgramRun:
     cpu: float = 0.0
     #: What it last said it can use.
     demand: Demand | None = None
+    #: How many iterations it last said it will make in all.
+    total: int | None = None
     #: Until when no process is asked for, because the system had none for it.
     launch_at: float = 0.0
     #: Why it has no process yet, as last told.

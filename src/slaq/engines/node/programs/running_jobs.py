@@ -23,6 +23,7 @@ from slaq.engines.node.programs.driver_messages import (
     RateTold,
     Returned,
     Said,
+    TotalTold,
     read_driver_message,
 )
 from slaq.engines.node.programs.fork_client import ForkClient, Hooks
@@ -228,6 +229,10 @@ class RunningJobs:
             self._journal.learning_rate_changed(run.job_id, said.learning_rate)
         elif isinstance(said, DemandTold):
             self._hear_demand(run, said.demand)
+        elif isinstance(said, TotalTold):
+            if said.iterations != run.total:
+                run.total = said.iterations
+                self._journal.end_foreseen(run.job_id, said.iterations)
         elif isinstance(said, Returned):
             state = run.ending or JobState.COMPLETED
             self._conclude(run, Ending(state=state, reason=run.reason, result=Packed(said.value)))
