@@ -47,7 +47,8 @@ def some(count: int, segment: Segment, tasks: int = 1) -> list[ProgramRun]:
 
 def granted(runs: Sequence[ProgramRun], units: Sequence[int]) -> CoreArbiter:
     arbiter = CoreArbiter({run.job_id: run for run in runs}, lambda: 1.0, EPOCH)
-    arbiter.grant({run.job_id: one / UNITS for run, one in zip(runs, units, strict=True)}, 0.0)
+    cores = {run.job_id: one / UNITS for run, one in zip(runs, units, strict=True)}
+    arbiter.grant(cores, sum(cores.values()), 0.0)
     return arbiter
 
 

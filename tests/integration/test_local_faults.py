@@ -558,7 +558,7 @@ def test_a_node_without_descriptors_delays_jobs_and_fails_none(
         with no_descriptors():
             for job_id in ("a", "b"):
                 programs.start(job_id)
-            programs.grant({"a": 0.5, "b": 0.5})
+            programs.grant({"a": 0.5, "b": 0.5}, 2.0)
             eventually(lambda: caplog.text.count("driver not started") >= 4)
             delayed = [entry.event for entry in journal.take() if isinstance(entry.event, JobDelayed)]
             assert [event.job_id for event in delayed] == ["a", "b"]

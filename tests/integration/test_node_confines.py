@@ -53,7 +53,7 @@ class PlainRunner(Runner[Any]):
         self.told.append(("end", job_id))
 
     @override
-    def grant(self, cores: Mapping[str, float]) -> None:
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
         self.told.append(("grant", dict(cores)))
 
     @override
@@ -73,7 +73,7 @@ class CursedRunner(PlainRunner):
         raise RuntimeError("no such luck")
 
     @override
-    def grant(self, cores: Mapping[str, float]) -> None:
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
         raise RuntimeError("no such luck")
 
     @override

@@ -1,4 +1,4 @@
-"""Laws of the ways to keep a process tree to its share of CPU, on this machine's real ones."""
+"""Laws of the ways to let process trees run and rest, on this machine's real ones."""
 
 import os
 import signal
@@ -16,14 +16,10 @@ if not sys.platform.startswith("linux"):
 from slaq.core.errors import ThrottleError, UnknownNameError
 from slaq.engines.node.commands import cgroups
 from slaq.engines.node.commands.shares import WAYS, Throttle, choose, usable
-from slaq.engines.node.commands.stop_continue import (
-    DEEPEST_DEBT,
-    SAVING_SECONDS,
-    SLOT,
-    StopContinue,
-    ThrottledTree,
-)
+from slaq.engines.node.commands.stop_continue import StopContinue
 from slaq.engines.node.commands.tree import ProcessTable
+from slaq.engines.node.commands.turn_keeper import TurnKeeper
+from slaq.engines.processes import SESSION, stat_fields
 
 SPIN = "while True: pass"
 USABLE = usable(ProcessTable())
@@ -55,61 +51,49 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def run_until(throttle: Throttle, done: Callable[[], bool], seconds: float = 60.0) -> None:
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def run_until(act: Callable[[], float], done: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(min(throttle.tick(), 0.02))
+        time.sleep(min(act(), 0.02))
 
 
-def test_shares_are_delivered(throttle: Throttle, spin: Callable[..., int]) -> None:
-    """Trees that want all they can get use CPU in proportion to their shares."""
-    cores = {"a": 0.05, "b": 0.15, "c": 0.30}
-    for job, share in cores.items():
-        throttle.add(job, spin())
-        throttle.set(job, share)
-    run_until(throttle, lambda: sum(map(throttle.cpu_seconds, cores)) > 0.4)
-    start = {job: throttle.cpu_seconds(job) for job in cores}
-    run_until(throttle, lambda: sum(map(throttle.cpu_seconds, cores)) - sum(start.values()) > 1.5)
-    used = {job: throttle.cpu_seconds(job) - start[job] for job in cores}
-    for job in cores:
-        throttle.remove(job)
-    assert 1.5 <= used["b"] / used["a"] <= 6.0
-    assert 2.5 <= used["c"] / used["a"] <= 12.0
-
-
-def test_whole_tree_shares_one_share(throttle: Throttle, spin: Callable[..., int]) -> None:
-    """Two trees with equal shares use the same, though one has three processes."""
-    throttle.add("many", spin("import os\nos.fork(); os.fork()\nwhile True: pass"))
-    throttle.add("one", spin())
-    for job in ("many", "one"):
-        throttle.set(job, 0.2)
-    run_until(throttle, lambda: throttle.cpu_seconds("many") > 0.3)
-    start = {job: throttle.cpu_seconds(job) for job in ("many", "one")}
-    run_until(throttle, lambda: throttle.cpu_seconds("many") - start["many"] > 0.6)
-    used = {job: throttle.cpu_seconds(job) - start[job] for job in start}
-    for job in start:
-        throttle.remove(job)
-    assert 0.4 <= used["many"] / used["one"] <= 2.5
-
-
-def test_zero_cores_is_stillness_and_infinity_is_freedom(
-    throttle: Throttle, spin: Callable[..., int]
-) -> None:
-    """A tree at 0 cores uses nothing; at infinity it is not held back; set again, it follows."""
+def test_a_tree_runs_or_rests(throttle: Throttle, spin: Callable[..., int]) -> None:
+    """A tree that rests uses nothing, one that runs is not held back, and either can follow the other."""
     pid = spin()
     throttle.add("job", pid)
-    throttle.tick()
-    run_until(throttle, lambda: state(pid) == "T")
+    run_until(throttle.tend, lambda: state(pid) == "T")
+    assert throttle.rests("job")
     before = throttle.cpu_seconds("job")
     deadline = time.monotonic() + 0.3
-    run_until(throttle, lambda: time.monotonic() > deadline)
+    run_until(throttle.tend, lambda: time.monotonic() > deadline)
     assert throttle.cpu_seconds("job") - before < 0.02
-    throttle.set("job", float("inf"))
-    run_until(throttle, lambda: throttle.cpu_seconds("job") - before > 0.3)
-    throttle.set("job", 0.0)
-    run_until(throttle, lambda: state(pid) == "T")
+    throttle.run("job", 1)
+    assert not throttle.rests("job")
+    run_until(throttle.tend, lambda: throttle.cpu_seconds("job") - before > 0.3)
+    throttle.rest("job")
+    run_until(throttle.tend, lambda: state(pid) == "T")
     throttle.remove("job")
+
+
+def test_what_a_resting_tree_starts_rests_too(throttle: Throttle, spin: Callable[..., int]) -> None:
+    """All processes of a tree rest, those included that were being forked when the tree was told to rest."""
+    pid = spin("import os\nos.fork(); os.fork()\nwhile True: pass")
+    throttle.add("many", pid)
+    throttle.run("many", 1)
+    run_until(throttle.tend, lambda: throttle.cpu_seconds("many") > 0.2)
+    throttle.rest("many")
+
+    def all_still() -> bool:
+        states = [row[0] for row in map(stat_fields, processes()) if row and int(row[SESSION]) == pid]
+        return len(states) == 4 and set(states) == {b"T"}
+
+    run_until(throttle.tend, all_still)
+    throttle.remove("many")
 
 
 def test_nothing_is_left_after_the_last_job(throttle: Throttle, spin: Callable[..., int]) -> None:
@@ -117,8 +101,8 @@ def test_nothing_is_left_after_the_last_job(throttle: Throttle, spin: Callable[.
     pids = [spin(), spin()]
     for number, pid in enumerate(pids):
         throttle.add(str(number), pid)
-    throttle.set("0", 0.01)
-    throttle.tick()
+    throttle.run("0", 1)
+    throttle.tend()
     for number in range(2):
         throttle.remove(str(number))
     assert [pid for pid in pids if state(pid) == "T"] == []
@@ -131,23 +115,44 @@ def test_continued_behind_our_back_is_stopped_again(spin: Callable[..., int]) ->
     throttle = StopContinue(table)
     pid = spin()
     throttle.add("job", pid)
-    run_until(throttle, lambda: state(pid) == "T")
+    run_until(throttle.tend, lambda: state(pid) == "T")
     os.kill(pid, signal.SIGCONT)
-    run_until(throttle, lambda: throttle.cpu_seconds("job") > 0.0 and state(pid) == "T")
+    run_until(throttle.tend, lambda: throttle.cpu_seconds("job") > 0.0 and state(pid) == "T")
     throttle.remove("job")
     assert state(pid) != "T"
 
 
-def test_bucket_is_capped_after_credit_and_debit() -> None:
-    """What was earned while more was used is not forfeited; savings and debts are bounded."""
-    tree = ThrottledTree(now=0.0, used=0.0)
-    tree.cores, tree.tokens = 0.9, SLOT
-    tree.account(10.0, 9.0)
-    assert tree.tokens == pytest.approx(SLOT)
-    tree.account(100.0, 9.0)
-    assert tree.tokens == pytest.approx(SLOT + 0.9 * SAVING_SECONDS)
-    tree.account(100.0, 99.0)
-    assert tree.tokens == -DEEPEST_DEBT
+def test_turns_are_carried_out(throttle: Throttle, spin: Callable[..., int]) -> None:
+    """Trees that want all they can get use CPU in proportion to their shares, however many processes they have."""
+    keeper = TurnKeeper(throttle)
+    cores = {"one": 0.2, "many": 0.2, "large": 0.6}
+    pids = {"one": spin(), "many": spin("import os\nos.fork()\nwhile True: pass"), "large": spin()}
+    for job, share in cores.items():
+        keeper.add(job, pids[job], None)
+        keeper.grant(job, share)
+    run_until(keeper.tick, lambda: sum(keeper.usage(job).cpu_seconds for job in cores) > 8.0, 120.0)
+    used = {job: keeper.usage(job) for job in cores}
+    for job in cores:
+        keeper.remove(job)
+    assert 1.5 <= used["large"].cpu_seconds / used["one"].cpu_seconds <= 6.0
+    assert 0.4 <= used["many"].cpu_seconds / used["one"].cpu_seconds <= 2.5
+    assert all(one.run_seconds <= one.seat_seconds + 1e-9 for one in used.values())
+
+
+def test_a_tree_without_a_share_never_begins(throttle: Throttle, spin: Callable[..., int]) -> None:
+    """A tree stands still until it is granted something, also where cores are lent, and again once told to."""
+    keeper = TurnKeeper(throttle)
+    pid = spin()
+    keeper.lend(1.0)
+    keeper.add("job", pid, None)
+    run_until(keeper.tick, lambda: state(pid) == "T")
+    keeper.tick()
+    assert not keeper.has_begun("job")
+    keeper.grant("job", 1.0)
+    run_until(keeper.tick, lambda: keeper.usage("job").cpu_seconds > 0.1)
+    keeper.grant("job", None)
+    run_until(keeper.tick, lambda: state(pid) == "T")
+    keeper.remove("job")
 
 
 def test_one_of_the_ways_always_works() -> None:
@@ -201,12 +206,12 @@ class TestVersionTwo:
         assert kernel._parent.parent.name == "user.slice"
 
     def test_quota_weight_and_usage(self, kernel: cgroups._KernelTwo) -> None:
-        """Shares become cpu.max and cpu.weight, and usage is read from cpu.stat."""
+        """Caps and weights become cpu.max and cpu.weight, and usage is read from cpu.stat."""
         group = self.group(kernel)
         kernel.cap([group], 30_000, 100_000)
-        kernel.weigh([group], 0.3)
+        kernel.weigh([group], 3)
         assert (group / "cpu.max").read_text() == "30000 100000"
-        assert (group / "cpu.weight").read_text() == "30"
+        assert (group / "cpu.weight").read_text() == "300"
         (group / "cpu.max").write_text("")
         kernel.cap([group], None, 100_000)
         assert (group / "cpu.max").read_text() == "max 100000"

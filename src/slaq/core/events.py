@@ -58,6 +58,17 @@ class EndForeseen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadsChosen:
+    """A job had its first turn and began, with so many threads."""
+
+    job_id: str
+    at: float
+    threads: int
+    #: One sentence without a subject on why so many.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUsed:
     """A job used CPU time, whether or not it reported a loss."""
 
@@ -65,6 +76,10 @@ class CpuUsed:
     at: float
     #: CPU seconds of all attempts of the job together.
     cpu_seconds: float
+    #: The cores that it can keep busy at a time; 0 if unknown.
+    parallel: int = 0
+    #: Bytes of memory that its processes take up; 0 if unknown.
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +143,7 @@ JobEvent = (
     | CurveBegan
     | DemandChanged
     | EndForeseen
+    | ThreadsChosen
     | CpuUsed
     | TrainingChanged
     | JobDelayed

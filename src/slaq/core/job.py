@@ -68,3 +68,7 @@ class Observation:
     cpu_seconds: float = 0.0
     #: Wall-clock seconds since the previous observation.
     wall_seconds: float = 0.0
+    #: Seconds of these in which the job was let run, and those times the cores that it had then; None where the
+    #: job runs all the time on what it was granted.
+    run_seconds: float | None = None
+    seat_seconds: float | None = None

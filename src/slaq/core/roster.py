@@ -26,10 +26,11 @@ from slaq.core.events import (
     JobLost,
     LearningRateChanged,
     LossObserved,
+    ThreadsChosen,
     TrainingChanged,
 )
 from slaq.core.forecaster import Forecaster, Rows
-from slaq.core.job import JobSpec
+from slaq.core.job import JobSpec, Observation
 from slaq.core.runtime import RuntimeModel
 
 #: A loss this large, or one that is NaN, is not used for forecasts.
@@ -130,6 +131,8 @@ class Roster(Rows):
         self.since = np.zeros(size)
         self.held = np.zeros(size)
         self.attained = np.zeros(size)
+        #: The cores that the job was seen to keep busy at a time; 0 if unknown.
+        self.parallel = np.zeros(size)
         #: CPU seconds used before the first loss, as far as the engine tells them.
         self.used = np.zeros(size)
         #: Cores owed to the job because of rounding to units and to sizes.
@@ -168,12 +171,15 @@ class Roster(Rows):
     def absorb(self, events: Sequence[Event]) -> None:
         """Apply events in order; ignore events of jobs without a row."""
         reported: list[LossObserved] = []
-        used: dict[str, float] = {}
+        used: dict[str, CpuUsed] = {}
         for event in events:
-            if isinstance(event, CapacityChanged | JobDelayed) or event.job_id not in self.ids:
+            if (
+                isinstance(event, CapacityChanged | JobDelayed | ThreadsChosen)
+                or event.job_id not in self.ids
+            ):
                 continue
             if isinstance(event, CpuUsed):
-                used[event.job_id] = event.cpu_seconds
+                used[event.job_id] = event
                 continue
             if isinstance(event, LossObserved):
                 reported.append(event)
@@ -183,9 +189,16 @@ class Roster(Rows):
             self._apply(event)
         self._take_in(reported)
         for job_id in used.keys() & self.ids.keys():
-            row = self.ids[job_id]
-            if not self.observed[row]:
-                self.used[row] = used[job_id]
+            self._use(job_id, used[job_id])
+
+    def _use(self, job_id: str, event: CpuUsed) -> None:
+        """Take note of what a job has used, and of how many cores it can keep busy."""
+        row = self.ids[job_id]
+        if not self.observed[row]:
+            self.used[row] = event.cpu_seconds
+        if event.parallel and event.parallel != self.parallel[row]:
+            self.parallel[row] = event.parallel
+            self._restate(job_id)
 
     def _apply(
         self,
@@ -362,7 +375,7 @@ class Roster(Rows):
                 e.at,
                 e.observation.loss,
                 e.observation.cpu_seconds,
-                e.observation.wall_seconds,
+                *_time_of(e.observation),
             )
             for e in reported
             if e.job_id in self.ids
@@ -374,20 +387,31 @@ class Roster(Rows):
             # Of several losses of a row, the one that is written last counts.
             self.began[rows[fresh][::-1]] = numbers[fresh][::-1]
             self.iteration[rows] = numbers
-            at, losses, cpu, wall = columns
-            self.observe(rows, at, turned_rows(losses, self.maximize[rows]), cpu, wall)
+            at, losses, cpu, wall, seats = columns
+            self.observe(rows, at, turned_rows(losses, self.maximize[rows]), cpu, wall, seats)
 
-    def observe(self, rows: Integers, at: Floats, losses: Floats, cpu: Floats, wall: Floats) -> None:
+    def observe(
+        self,
+        rows: Integers,
+        at: Floats,
+        losses: Floats,
+        cpu: Floats,
+        wall: Floats,
+        seats: Floats | None = None,
+    ) -> None:
         """Add losses with their times and costs; the losses of a row are in the order in which they came.
 
-        Less is better: those of a job that maximizes are turned already.
+        Less is better: those of a job that maximizes are turned already. `wall` holds the seconds in which the job
+        ran since its loss before, `seats` the core seconds that it had in them; NaN, or none at all, where it had
+        what it was granted.
         """
         if not len(rows):
             return
+        seats = np.full(len(rows), np.nan) if seats is None else seats
         if len(rows) > 1:
             by_row = np.argsort(rows, kind="stable")
             rows = rows[by_row]
-            at, losses, cpu, wall = (column[by_row] for column in (at, losses, cpu, wall))
+            at, losses, cpu, wall, seats = (column[by_row] for column in (at, losses, cpu, wall, seats))
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         each, counts = rows[starts], np.diff(starts, append=len(rows))
         self._pass_time(each, at[starts + counts - 1])
@@ -395,10 +419,11 @@ class Roster(Rows):
         fresh = self.observed[each] == 0
         self._starts.extend(cpu[starts[fresh]].tolist())
         in_all = np.add.reduceat(wall, starts)
-        cpu[starts[fresh]] = wall[starts[fresh]] = 0.0
-        cpu, wall = np.add.reduceat(cpu, starts), np.add.reduceat(wall, starts)
+        cpu[starts[fresh]] = wall[starts[fresh]] = seats[starts[fresh]] = 0.0
+        cpu, wall, seats = (np.add.reduceat(column, starts) for column in (cpu, wall, seats))
         worked = wall > 0
         held = self.held[each] * np.divide(wall, in_all, out=np.zeros_like(wall), where=worked)
+        held = np.where(np.isnan(seats), held, seats)
         done = counts - fresh
         self.runtime.observe(each[worked], *(a[worked] / done[worked] for a in (cpu, wall, held)))
         self.held[each] = 0.0
@@ -466,7 +491,7 @@ class Roster(Rows):
         """Update a job's row to its present demand."""
         row, demand = self.ids[job_id], self.demand(job_id)
         self.least[row] = demand.least
-        self.most[row] = np.inf if demand.most is None else demand.most
+        self.most[row] = min(np.inf if demand.most is None else demand.most, self.parallel[row] or np.inf)
         self.sized.pop(job_id, None)
         if demand.sizes != "any":
             self.sized[job_id] = demand
@@ -499,6 +524,13 @@ class Roster(Rows):
         self.forecaster.resize(larger)
         self.runtime.resize(larger)
         self._free.extend(range(larger - 1, size - 1, -1))
+
+
+def _time_of(seen: Observation) -> tuple[float, float]:
+    """Return the seconds in which the job ran, and the core seconds that it had in them; NaN for its grant."""
+    if seen.run_seconds is None or seen.seat_seconds is None:
+        return seen.wall_seconds, np.nan
+    return seen.run_seconds, seen.seat_seconds
 
 
 def _demand(fields: dict[str, Any]) -> Demand:

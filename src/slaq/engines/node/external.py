@@ -95,7 +95,7 @@ class ExternalRunner(Runner[ExternalJob]):
             self._conclude(job_id, Ending(state=state, reason=reason))
 
     @override
-    def grant(self, cores: Mapping[str, float]) -> None:
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
         """Do nothing: the job is asked for its share through the service."""
 
     @override

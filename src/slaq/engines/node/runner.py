@@ -29,8 +29,11 @@ class Runner(Protocol[Work_contra]):
         """End a job in that state; a job that has ended or is unknown is left alone."""
         ...
 
-    def grant(self, cores: Mapping[str, float]) -> None:
-        """Resize every job of this kind at once; one that is not named holds nothing from now on."""
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
+        """Resize every job of this kind at once; one that is not named holds nothing from now on.
+
+        `room` is the cores that jobs of this kind may use together: what nobody of another kind holds.
+        """
         ...
 
     def close(self) -> None:

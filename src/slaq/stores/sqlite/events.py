@@ -20,6 +20,7 @@ from slaq.core.events import (
     JobLost,
     LearningRateChanged,
     LossObserved,
+    ThreadsChosen,
     TrainingChanged,
 )
 from slaq.core.job import JobState, Observation
@@ -33,6 +34,7 @@ OtherEvent = (
     | CurveBegan
     | DemandChanged
     | EndForeseen
+    | ThreadsChosen
     | TrainingChanged
     | JobLost
     | JobEnded
@@ -45,6 +47,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "curve": CurveBegan,
     "demand": DemandChanged,
     "total": EndForeseen,
+    "threads": ThreadsChosen,
     "training": TrainingChanged,
     "lost": JobLost,
     "ended": JobEnded,

@@ -1,4 +1,4 @@
-"""CPU shares by the kernel's control groups, of version 2 and of version 1."""
+"""Lets process trees run and rest in the kernel's control groups, of version 2 and of version 1."""
 
 import errno
 import math
@@ -15,9 +15,9 @@ from typing_extensions import override
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.processes import STARTED, read_of, send, send_exactly, stat_fields
 
-#: Microseconds over which a quota is counted; 20 ms was less exact.
+#: Microseconds over which a quota is usually counted.
 PERIOD = 100_000
-#: The kernel's longest period and its least quota: for shares too small for the usual period.
+#: The kernel's longest period and its least quota: for a tree that stands still.
 LONGEST_PERIOD, LEAST_QUOTA = 1_000_000, 1_000
 #: Seconds to wait for a group to be empty after its processes were killed.
 KILL_SECONDS = 5.0
@@ -35,7 +35,7 @@ class _Kernel(Protocol):
         """Allow that many microseconds of CPU per period; None for any."""
         ...
 
-    def weigh(self, group: list[Path], cores: float) -> None:
+    def weigh(self, group: list[Path], cores: int) -> None:
         """Weigh the group against others by its cores."""
         ...
 
@@ -60,12 +60,12 @@ class _Kernel(Protocol):
 
 
 class _Cgroups(Throttle):
-    """One group per job below one group of ours, capped by quota and weighed by its cores."""
+    """One group per job below one group of ours, weighed by its cores while the job runs."""
 
     def __init__(self, kernel: _Kernel) -> None:
         self._kernel = kernel
         self._groups: dict[str, list[Path]] = {}
-        self._cores: dict[str, float] = {}
+        self._runs: dict[str, bool] = {}
         self._last: dict[str, float] = {}
         #: Kept open, because they are read often.
         self._usage: dict[str, int] = {}
@@ -74,7 +74,7 @@ class _Cgroups(Throttle):
     def add(self, job: str, pid: int) -> None:
         group = self._kernel.make(job)
         self._groups[job] = group
-        self._cores[job] = 0.0
+        self._runs[job] = False
         self._usage[job] = os.open(self._kernel.usage(group), os.O_RDONLY | os.O_CLOEXEC)
         self._kernel.count(len(self._groups))
         for directory in group:
@@ -82,30 +82,21 @@ class _Cgroups(Throttle):
         self._halt(job)
 
     @override
-    def set(self, job: str, cores: float) -> None:
-        if job not in self._groups:
+    def run(self, job: str, seats: int) -> None:
+        group = self._groups.get(job)
+        if group is None:
             return
-        before, self._cores[job] = self._cores[job], cores
-        if cores <= 0.0:
-            if before > 0.0:
-                self._halt(job)
-            return
-        if cores >= (os.cpu_count() or 1):
-            quota, period = None, PERIOD
-        else:
-            period = PERIOD if cores * PERIOD >= 2 * LEAST_QUOTA else LONGEST_PERIOD
-            quota = max(round(cores * period), LEAST_QUOTA)
-        group = self._groups[job]
-        try:
-            self._kernel.cap(group, quota, period)
-        except OSError as error:
-            # A quota above that of a group further up is refused; then that one is the cap.
-            if error.errno != errno.EINVAL:
-                raise
+        self._kernel.weigh(group, seats)
+        if not self._runs[job]:
+            self._runs[job] = True
             self._kernel.cap(group, None, PERIOD)
-        self._kernel.weigh(group, cores)
-        if before <= 0.0:
             send(_processes(group[0]), signal.SIGCONT)
+
+    @override
+    def rest(self, job: str) -> None:
+        if self._runs.get(job):
+            self._runs[job] = False
+            self._halt(job)
 
     @override
     def cpu_seconds(self, job: str) -> float:
@@ -116,7 +107,7 @@ class _Cgroups(Throttle):
     @override
     def remove(self, job: str) -> None:
         group = self._groups.pop(job, None)
-        self._cores.pop(job, None)
+        self._runs.pop(job, None)
         self._last.pop(job, None)
         usage = self._usage.pop(job, None)
         if usage is not None:
@@ -131,8 +122,8 @@ class _Cgroups(Throttle):
             self._kernel.discard()
 
     @override
-    def still(self, job: str) -> bool:
-        return self._cores.get(job, 1.0) <= 0.0
+    def rests(self, job: str) -> bool:
+        return not self._runs.get(job, True)
 
     @override
     def holder(self, pid: int) -> str | None:
@@ -145,12 +136,12 @@ class _Cgroups(Throttle):
         return None
 
     @override
-    def tick(self) -> float:
+    def tend(self) -> float:
         # Processes that were being forked while their job was stopped.
-        for job, cores in self._cores.items():
-            if cores <= 0.0:
+        for job, runs in self._runs.items():
+            if not runs:
                 self._still(job)
-        return 0.25 if self._cores else math.inf
+        return 0.25 if self._runs else math.inf
 
     def _halt(self, job: str) -> None:
         # For what forks and exits too fast for a signal.
@@ -206,7 +197,7 @@ class _KernelOne(_Kernel):
             _write(group[0] / "cpu.cfs_quota_us", str(quota))
 
     @override
-    def weigh(self, group: list[Path], cores: float) -> None:
+    def weigh(self, group: list[Path], cores: int) -> None:
         _write(group[0] / "cpu.shares", str(_clipped(1024 * cores, 2, 262_144)))
 
     @override
@@ -245,7 +236,7 @@ class _KernelTwo(_Kernel):
         _write(group[0] / "cpu.max", f"{'max' if quota is None else quota} {period}")
 
     @override
-    def weigh(self, group: list[Path], cores: float) -> None:
+    def weigh(self, group: list[Path], cores: int) -> None:
         _write(group[0] / "cpu.weight", str(_clipped(100 * cores, 1, 10_000)))
 
     @override

@@ -1,5 +1,6 @@
 """Starts one command, which waits at a gate until it is supervised, so that no child escapes."""
 
+import json
 import os
 import resource
 import signal
@@ -15,6 +16,8 @@ from slaq.engines.processes import die_with_parent
 
 #: What a process exits with when its command could not be executed, as in a shell.
 NOT_EXECUTED = 127
+# Bytes of the variables that a command is released with: a few short ones.
+_LONGEST_RELEASE = 65536
 
 
 @dataclass(slots=True)
@@ -27,11 +30,11 @@ class Child:
     #: Why the command could not be executed, as far as `hear` has heard; empty where it was.
     complaint: str = ""
 
-    def release(self) -> None:
-        """Open the gate: the command runs from here on."""
+    def release(self, variables: Mapping[str, str] | None = None) -> None:
+        """Open the gate: the command runs from here on, with these variables added to its environment."""
         # A process that was killed at the gate is reaped like any other.
         with suppress(OSError):
-            os.write(self._line, b"!")
+            os.write(self._line, json.dumps(dict(variables or {})).encode())
 
     def hear(self) -> None:
         """Record whether the command was executed, if that is known by now."""
@@ -107,12 +110,13 @@ def _become(argv: Sequence[str], setting: LaunchSetting, parent: int, line: int)
         os.dup2(output, 1)
         os.dup2(output, 2)
         # The end of the stream means that the supervisor is gone.
-        if os.read(line, 1):
+        if released := os.read(line, _LONGEST_RELEASE):
+            env = {**setting.env, **json.loads(released)}
             if setting.run_as is not None:
                 become_user(setting.run_as)
                 die_with_parent(parent)  # the kernel forgets it at a change of user
             os.chdir(setting.cwd)
-            os.execvpe(argv[0], list(argv), dict(setting.env))
+            os.execvpe(argv[0], list(argv), env)
     except BaseException as error:
         with suppress(OSError):
             os.write(line, f"{argv[0]} could not be executed ({error})".encode())

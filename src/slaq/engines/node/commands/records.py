@@ -11,6 +11,7 @@ from slaq.core.events import (
     JobDelayed,
     LearningRateChanged,
     LossObserved,
+    ThreadsChosen,
 )
 from slaq.engines.processes import how_it_ended
 
@@ -48,8 +49,12 @@ class CommandSpec:
     loss_file: Path | None = None
     #: The column or key of that file which holds the loss.
     loss_column: str = "loss"
-    #: Cores beyond which more threads would only get in each other's way; None for all cores.
+    #: Cores that it gets at most, however many are idle; None for all cores.
     max_cores: float | None = None
+    #: The threads that its owner chose, and the number beyond which more did not make earlier runs faster; None
+    #: where nobody chose, or nothing is known.
+    threads: int | None = None
+    useful_threads: int | None = None
     #: Files it may have open, until it asks for more; None for as many as the node.
     open_files: int | None = None
     #: The number its first loss gets; above 0 when the job goes on after a restart.
@@ -111,6 +116,7 @@ Record = (
     | LearningRateChanged
     | DemandChanged
     | EndForeseen
+    | ThreadsChosen
     | CpuUsed
     | LossSourceFailed
     | JobDelayed

@@ -166,9 +166,9 @@ class CommandRunner(Runner[CommandJob]):
         self._inbox.leave(partial(self._end, job_id, state, reason))
 
     @override
-    def grant(self, cores: Mapping[str, float]) -> None:
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
         if self._thread is not None:
-            self._inbox.leave(partial(self._grant, dict(cores)))
+            self._inbox.leave(partial(self._grant, dict(cores), room))
 
     @override
     def close(self) -> None:
@@ -239,12 +239,10 @@ class CommandRunner(Runner[CommandJob]):
         except Exception as error:  # whatever it is, it is this job's end and no other's
             self._conclude(job_id, JobState.FAILED, str(error))
 
-    def _grant(self, cores: Mapping[str, float]) -> None:
+    def _grant(self, cores: Mapping[str, float], room: float) -> None:
         for job_id, run in self._runs.items():
             run.cores = cores.get(job_id, 0.0)
-            # One that was told to end needs some of a core to do so.
-            if run.ending is None:
-                self._commands.set_share(job_id, run.cores)
+        self._commands.grant(cores, room)
 
     def _end(self, job_id: str, state: JobState, reason: str) -> None:
         if job_id in self._lost:
@@ -318,8 +316,8 @@ class CommandRunner(Runner[CommandJob]):
 
     def _use(self, event: CpuUsed, run: _CommandRun) -> None:
         """Report the job's CPU time, given that of its present attempt."""
-        used = run.spent_cpu + event.cpu_seconds
-        if used > run.told_cpu:
+        used = max(run.spent_cpu + event.cpu_seconds, run.told_cpu)
+        if used > run.told_cpu or event.parallel:
             run.told_cpu = used
             self._journal.enter([JournalEntry(replace(event, cpu_seconds=used))])
 

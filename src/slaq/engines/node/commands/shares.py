@@ -1,4 +1,4 @@
-"""How commands are kept to their shares of CPU: the interface, and the choice of what works here."""
+"""How process trees are let run and kept still: the interface, and the choice of what works here."""
 
 import os
 import signal
@@ -12,19 +12,21 @@ from slaq.engines.node.commands.tree import ProcessTable
 
 
 class Throttle(Protocol):
-    """Keeps process trees to their shares of CPU. Lives in one thread.
+    """Lets process trees run or rest, as `Turns` decides. Lives in one thread.
 
-    Over a few seconds a tree that wants to run uses at most its cores. At 0 cores it stands still; at infinity
-    it is free. A share is a cap, not a promise: what others leave idle is handed out by whoever sets shares.
     Once the last job is removed, no trace is left on the machine: no group, and no process that stands still.
     """
 
     def add(self, job: str, pid: int) -> None:
-        """Take charge of a process and all its descendants to come, at 0 cores."""
+        """Take charge of a process and all its descendants to come, which rest from now on."""
         ...
 
-    def set(self, job: str, cores: float) -> None:
-        """Change the share, at once."""
+    def run(self, job: str, seats: int) -> None:
+        """Let a tree run on about so many cores."""
+        ...
+
+    def rest(self, job: str) -> None:
+        """Let a tree stand still."""
         ...
 
     def cpu_seconds(self, job: str) -> float:
@@ -35,7 +37,7 @@ class Throttle(Protocol):
         """Stop controlling a job: a control group kills what is left in it, any other way lets it run free."""
         ...
 
-    def still(self, job: str) -> bool:
+    def rests(self, job: str) -> bool:
         """Return whether a job is to stand still now."""
         ...
 
@@ -43,14 +45,14 @@ class Throttle(Protocol):
         """Return the job whose control group holds a process; None where there is no group to tell it."""
         ...
 
-    def tick(self) -> float:
-        """Do what is due; return the seconds until the next call is due, perhaps infinity."""
+    def tend(self) -> float:
+        """Stop what resting trees have started or what was continued; return the seconds until the next call."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The way to enforce shares that is used, and why better ones are not."""
+    """The way to let trees run and rest that is used, and why better ones are not."""
 
     name: str
     throttle: Throttle
@@ -132,9 +134,9 @@ def _try_out(throttle: Throttle) -> None:
             os._exit(0)
         try:
             throttle.add("probe", pid)
-            throttle.set("probe", 0.5)
+            throttle.run("probe", 1)
             throttle.cpu_seconds("probe")
-            throttle.set("probe", float("inf"))
+            throttle.rest("probe")
         finally:
             kept.close()
             os.kill(pid, signal.SIGKILL)

@@ -6,16 +6,18 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slaq.core.demand import Demand
-from slaq.core.events import DemandChanged, EndForeseen, LearningRateChanged, LossObserved
+from slaq.core.events import DemandChanged, EndForeseen, LearningRateChanged, LossObserved, ThreadsChosen
 from slaq.core.job import Observation
 from slaq.engines.node.commands.launch import Child
 from slaq.engines.node.commands.records import Launch, LossSourceFailed, Record
+from slaq.engines.node.commands.threads import Threads
+from slaq.engines.node.commands.turn_keeper import Usage
 from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
 
-#: Readings of the tree's CPU time that are kept, to tell what a loss took that was reported between two of them.
+#: Readings of what the tree has had that are kept, to tell what a loss took that was reported between two of them.
 SAMPLES = 64
 
 
@@ -28,15 +30,17 @@ class SupervisedCommand:
     number: int
     #: Where in its log this start begins.
     log_start: int
-    #: (time, CPU seconds of the tree), at least one.
-    samples: deque[tuple[float, float]]
-    #: Number, time and CPU seconds of the last loss.
+    #: What the tree had had at some moments, at least one.
+    samples: deque[Usage]
+    #: Number of the last loss, and what the tree had had by then.
     iteration: int
-    seen_at: float
-    seen_cpu: float = 0.0
-    #: Its first process, once there is one; it waits at its gate until it is read, or until that moment.
+    seen: Usage
+    #: Its first process, once there is one; it waits at its gate for its first turn, and until it is read, but
+    #: for its reader no longer than to that moment.
     child: Child | None = None
     release_at: float | None = None
+    #: Whether it is read.
+    ready: bool = False
     silent: bool = False
     #: What it last said it can use.
     demand: Demand | None = None
@@ -60,13 +64,13 @@ class SupervisedCommand:
         """The mark of its processes."""
         return self.launch.tree
 
-    def take(self, items: Iterable[Item], now: float, cpu_seconds: float) -> None:
-        """Take in what was read, given the CPU seconds of the tree so far."""
-        self.samples.append((now, cpu_seconds))
+    def take(self, items: Iterable[Item], usage: Usage) -> None:
+        """Take in what was read, given what the tree has had so far."""
+        self.samples.append(usage)
         ahead = time.time() - time.monotonic()
         for item in items:
             # A clock that was set meanwhile must not lead to times out of order.
-            at = now if item.at is None else min(max(item.at - ahead, self.seen_at), now)
+            at = usage.at if item.at is None else min(max(item.at - ahead, self.seen.at), usage.at)
             self._take(item, at)
 
     def fail_source(self, reason: str) -> None:
@@ -75,13 +79,21 @@ class SupervisedCommand:
             self.silent = True
             self.news.append(LossSourceFailed(job_id=self.launch.job_id, reason=reason))
 
-    def release(self) -> None:
-        """Let the command run; do nothing if it runs already."""
+    def release(self, threads: Threads) -> None:
+        """Let the command run with so many threads; do nothing if it runs already."""
         if self.release_at is not None and self.child is not None:
             self.release_at = None
             # Its process may have been killed at the gate.
             with suppress(OSError):
-                self.child.release()
+                self.child.release(threads.variables(self.launch.env))
+            self.news.append(
+                ThreadsChosen(
+                    job_id=self.launch.job_id,
+                    at=time.monotonic(),
+                    threads=threads.count,
+                    reason=threads.reason,
+                )
+            )
 
     def _take(self, item: Item, at: float) -> None:
         job_id = self.launch.job_id
@@ -103,14 +115,16 @@ class SupervisedCommand:
         iteration = self.iteration + 1 if item.iteration is None else item.iteration
         if iteration <= self.iteration:
             return
-        cpu = _interpolated(self.samples, at)
+        before, usage = self.seen, _interpolated(self.samples, at)
         observation = Observation(
             iteration=iteration,
             loss=item.loss,
-            cpu_seconds=max(cpu - self.seen_cpu, 0.0),
-            wall_seconds=at - self.seen_at,
+            cpu_seconds=max(usage.cpu_seconds - before.cpu_seconds, 0.0),
+            wall_seconds=max(usage.at - before.at, 0.0),
+            run_seconds=max(usage.run_seconds - before.run_seconds, 0.0),
+            seat_seconds=max(usage.seat_seconds - before.seat_seconds, 0.0),
         )
-        self.iteration, self.seen_at, self.seen_cpu = iteration, at, cpu
+        self.iteration, self.seen = iteration, usage
         self.news.append(
             LossObserved(
                 job_id=self.launch.job_id, at=at, observation=observation, metrics=dict(item.metrics)
@@ -125,18 +139,26 @@ def begin(launch: Launch, number: int) -> SupervisedCommand:
         launch=launch,
         number=number,
         log_start=log.stat().st_size if log.exists() else 0,
-        samples=deque([(now, 0.0)], maxlen=SAMPLES),
+        samples=deque([Usage(now)], maxlen=SAMPLES),
         iteration=launch.spec.first_iteration - 1,
-        seen_at=now,
+        seen=Usage(now),
     )
 
 
-def _interpolated(samples: deque[tuple[float, float]], at: float) -> float:
-    """Return the CPU seconds at a moment, between the two readings around it."""
-    place = bisect_left(samples, (at, math.inf))
-    if place == 0:
-        return samples[0][1]
-    if place == len(samples):
-        return samples[-1][1]
-    (t0, c0), (t1, c1) = samples[place - 1], samples[place]
-    return c0 + (c1 - c0) * (at - t0) / (t1 - t0)
+def _interpolated(samples: deque[Usage], at: float) -> Usage:
+    """Return what the tree had had at a moment, between the two samples around it."""
+    place = bisect_left(samples, at, key=lambda usage: usage.at)
+    if place == 0 or place == len(samples):
+        return replace(samples[min(place, len(samples) - 1)], at=at)
+    before, after = samples[place - 1], samples[place]
+    part = (at - before.at) / (after.at - before.at)
+
+    def between(low: float, high: float) -> float:
+        return low + (high - low) * part
+
+    return Usage(
+        at,
+        between(before.cpu_seconds, after.cpu_seconds),
+        between(before.run_seconds, after.run_seconds),
+        between(before.seat_seconds, after.seat_seconds),
+    )

@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,9 @@ from slaq.engines.node.commands.readers import Heard, Readers
 from slaq.engines.node.commands.records import CommandExited, Launch, Record
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
+from slaq.engines.node.commands.threads import Crowd, Threads, choose_threads
 from slaq.engines.node.commands.tree import ProcessTable
+from slaq.engines.node.commands.turn_keeper import TurnKeeper
 from slaq.engines.processes import send
 
 #: Seconds between two readings of everyone's CPU time.
@@ -52,7 +54,7 @@ class _Waiting:
     """A command that could not be started yet, and the share it is to have."""
 
     order: Launch
-    cores: float = 0.0
+    cores: float | None = None
 
 
 class Supervisor:
@@ -70,11 +72,12 @@ class Supervisor:
         grace: float,
         inherited: Inherited | None = None,
     ) -> None:
-        """Take the way to enforce shares, the trees, and who reads what commands say.
+        """Take the way to let trees run and rest, the trees, and who reads what commands say.
 
         `grace` is the seconds between asking a tree to end and killing it.
         """
         self._throttle = throttle
+        self._turns = TurnKeeper(throttle)
         self._table = table
         table.locate, table.reap = throttle.holder, self._reap_some
         self._readers = readers
@@ -88,8 +91,8 @@ class Supervisor:
         self._by_number: dict[int, SupervisedCommand] = {}
         #: By the process id of its first process, until that has ended.
         self._roots: dict[int, SupervisedCommand] = {}
-        #: CPU seconds last told, by the job's id.
-        self._told: dict[str, float] = {}
+        #: CPU seconds and cores kept busy as last told, by the job's id.
+        self._told: dict[str, tuple[float, int]] = {}
         self._news: list[Record] = []
         self._usage_at = self._tell_at = self._try_at = 0.0
         #: When the next step is due; at once, where something has changed.
@@ -107,13 +110,22 @@ class Supervisor:
         if reason := self._try(order):
             self._news.append(JobDelayed(job_id=order.job_id, at=0.0, reason=reason))
 
-    def share(self, job_id: str, cores: float) -> None:
-        """Change the share of a command."""
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
+        """Change the shares of all commands; one that is not named stands still.
+
+        What some leave idle is lent to others, as long as all together use no more cores than the room.
+        """
+        self._turns.lend(room)
+        for job_id in [*self._waiting, *self._commands]:
+            self.share(job_id, cores.get(job_id))
+
+    def share(self, job_id: str, cores: float | None) -> None:
+        """Change the share of a command; None lets it stand still at once."""
         if job_id in self._waiting:
             self._waiting[job_id].cores = cores
         command = self._commands.get(job_id)
         if command is not None and command.kill_at is None:
-            self._confine(command, lambda command: self._set(command, cores))
+            self._confine(command, lambda command: self._turns.grant(command.tree, cores))
             self._due = 0.0
 
     def stop(self, job_id: str) -> None:
@@ -150,11 +162,11 @@ class Supervisor:
         if now < self._due:
             # Woken by a process that was stopped or continued, most likely by us.
             return self._take_news(), self._due - now
-        wanted = min(self._tick(), self._open_gates(now))
+        wanted = min(self._turns.tick(), self._open_gates(now))
         if now >= self._usage_at:
             self._usage_at = now + USAGE_SECONDS
             for command in self._each():
-                self._confine(command, lambda command: self._measure(command, now))
+                self._confine(command, self._measure)
         if now >= self._tell_at:
             self._tell_at = now + TELL_SECONDS
             self._tell_usage()
@@ -182,8 +194,7 @@ class Supervisor:
         for command in self._commands.values():
             # The keeper ends what is not reached here.
             self._table.send(self._table.members(command.tree), signal.SIGKILL)
-            with suppress(OSError):
-                self._throttle.remove(command.tree)
+            self._turns.remove(command.tree)
         self._commands.clear()
         self._readers.close()
         self._table.scan(thorough=True)
@@ -213,23 +224,30 @@ class Supervisor:
             elif command.status is not None:
                 self._discard(command)
 
-    def _tick(self) -> float:
-        try:
-            return self._throttle.tick()
-        except OSError:
-            return USAGE_SECONDS
-
-    def _measure(self, command: SupervisedCommand, now: float) -> None:
-        command.samples.append((now, self._throttle.cpu_seconds(command.tree)))
+    def _measure(self, command: SupervisedCommand) -> None:
+        command.samples.append(self._turns.usage(command.tree))
         assert command.child is not None
         command.child.hear()
 
     def _tell_usage(self) -> None:
         for job_id, command in self._commands.items():
-            used = command.samples[-1][1]
-            if used >= self._told.get(job_id, 0.0) + TELL_GROWTH:
-                self._told[job_id] = used
-                self._news.append(CpuUsed(job_id=job_id, at=command.samples[-1][0], cpu_seconds=used))
+            used = command.samples[-1].cpu_seconds
+            # Before it begins, the threads that it would get now.
+            begun = command.release_at is None
+            parallel = self._turns.seats(command.tree) if begun else self._threads(command).count
+            told = self._told.get(job_id, (0.0, 0))
+            if used >= told[0] + TELL_GROWTH or parallel != told[1]:
+                self._told[job_id] = used, parallel
+                memory = self._table.memory(command.tree)
+                self._news.append(
+                    CpuUsed(
+                        job_id=job_id,
+                        at=command.samples[-1].at,
+                        cpu_seconds=used,
+                        parallel=parallel,
+                        memory=memory,
+                    )
+                )
 
     def _discard(self, command: SupervisedCommand) -> None:
         """Drop an ended command whose last output cannot be read."""
@@ -265,7 +283,8 @@ class Supervisor:
         del self._waiting[order.job_id]
         self._commands[order.job_id] = self._roots[command.child.pid] = self._by_number[number] = command
         command.release_at = time.monotonic() + READY_SECONDS
-        if cores > 0.0:
+        self._tell_at = 0.0
+        if cores is not None:
             self.share(order.job_id, cores)
         return ""
 
@@ -281,13 +300,12 @@ class Supervisor:
         try:
             user = None if spec.run_as is None else spec.run_as.uid
             self._table.plant(order.tree, child.pid, mark=order.mark, user=user)
-            self._throttle.add(order.tree, child.pid)
+            self._turns.add(order.tree, child.pid, spec.max_cores)
         except Exception:
             child.close()
             os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
-            with suppress(OSError):
-                self._throttle.remove(order.tree)
+            self._turns.remove(order.tree)
             self._table.forget(order.tree)
             raise
         return child
@@ -303,7 +321,7 @@ class Supervisor:
 
     def _resume(self, caught: set[int]) -> None:
         """Continue processes that were stopped to be caught, unless their trees are to stand still."""
-        still = {pid for pid in caught if self._throttle.still(self._table.tree_of(pid) or "")}
+        still = {pid for pid in caught if self._throttle.rests(self._table.tree_of(pid) or "")}
         send(caught - still, signal.SIGCONT)
 
     def _reap_some(self) -> bool:
@@ -334,15 +352,10 @@ class Supervisor:
             self._table.scan(thorough=True)
             self._ask_to_end(command, self._grace)
 
-    def _set(self, command: SupervisedCommand, cores: float) -> None:
-        # Fails where someone else has removed the group; the job then runs as it can.
-        with suppress(OSError):
-            self._throttle.set(command.tree, cores)
-
     def _ask_to_end(self, command: SupervisedCommand, grace: float) -> None:
         command.kill_at = time.monotonic() + grace
         self._due = 0.0
-        self._set(command, math.inf)
+        self._turns.grant(command.tree, math.inf)
         self._table.send(self._table.members(command.tree), signal.SIGTERM, signal.SIGCONT)
 
     def _end(self, command: SupervisedCommand, now: float) -> None:
@@ -395,7 +408,7 @@ class Supervisor:
             job_id=order.job_id,
             status=-signal.SIGKILL if command.status is None else command.status,
             stopped=command.stopped,
-            cpu_seconds=self._throttle.cpu_seconds(command.tree),
+            cpu_seconds=self._turns.usage(command.tree).cpu_seconds,
             tail=last_lines(order.spec.log, command.log_start),
             fault=command.fault,
         )
@@ -409,23 +422,37 @@ class Supervisor:
         del self._commands[command.launch.job_id], self._by_number[command.number]
         self._told.pop(command.launch.job_id, None)
         self._readers.forget(command.number)
-        with suppress(OSError):
-            self._throttle.remove(command.tree)
+        self._turns.remove(command.tree)
         self._table.forget(command.tree)
 
     # What the commands say
 
     def _open_gates(self, now: float) -> float:
-        """Release commands whose reader does not answer in time; return the seconds until the next is due."""
+        """Release commands that have their first turn; return the seconds until the next reader is late."""
         wanted = math.inf
         for command in self._commands.values():
             if command.release_at is None:
                 continue
-            wanted = min(wanted, command.release_at - now)
-            if now >= command.release_at:
+            if not command.ready and now >= command.release_at:
+                command.ready = True
                 command.fail_source("the process that reads the losses does not answer; check the loss file")
-                command.release()
+            if not command.ready:
+                wanted = min(wanted, command.release_at - now)
+            elif self._turns.has_begun(command.tree):
+                self._confine(command, self._release)
         return wanted
+
+    def _release(self, command: SupervisedCommand) -> None:
+        """Let a command begin, with as many threads as the cores it can expect to hold."""
+        threads = self._threads(command)
+        self._turns.widen(command.tree, threads.count, squeezable=threads.passive or threads.count == 1)
+        command.release(threads)
+
+    def _threads(self, command: SupervisedCommand) -> Threads:
+        """Return the threads that a command would get if it began now."""
+        spec = command.launch.spec
+        crowd = Crowd(cores=self._turns.cores, commands=self._turns.jobs + len(self._waiting))
+        return choose_threads(crowd, asked=spec.threads, useful=spec.useful_threads, limit=spec.max_cores)
 
     def _hear(self, now: float, *, items: bool) -> None:
         """Take in what the readers have read; with `items` unset losses wait."""
@@ -441,10 +468,9 @@ class Supervisor:
     def _take_in(self, command: SupervisedCommand, heard: Heard, now: float) -> None:
         if heard.failure:
             command.fail_source(heard.failure)
-        if heard.ready:
-            command.release()
+        command.ready = command.ready or heard.ready
         if heard.items:
-            command.take(heard.items, now, self._throttle.cpu_seconds(command.tree))
+            command.take(heard.items, self._turns.usage(command.tree))
             if command.read_until is not None:
                 command.read_until = now + LAST_WORDS_SECONDS
         command.all_read = command.all_read or heard.done

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -33,7 +34,7 @@ from slaq.engines.node.peers import Peer
 from slaq.engines.node.spawn import spawn
 from slaq.engines.node.wire import Channel, HangUpError, Head
 from slaq.engines.packing import pack, unpack
-from slaq.engines.processes import send, thread_limits
+from slaq.engines.processes import send
 from slaq.jobs import share, variables
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class SupervisorClient:
         self._stopping: set[str] = set()
         #: Commands that this process could not pass on yet, and the shares they are to have.
         self._waiting: dict[str, CommandSpec] = {}
-        self._shares: dict[str, float] = {}
+        self._shares: dict[str, float | None] = {}
         self._try_at = 0.0
         self._records: list[Record] = []
 
@@ -194,21 +195,32 @@ class SupervisorClient:
                 if self._order(job_id):
                     continue
                 self._records.append(JobDelayed(job_id=job_id, at=0.0, reason=""))
-                self._tell("share", job_id, self._shares.pop(job_id, 0.0))
+                self._tell("share", job_id, self._shares.pop(job_id, None))
             except Exception as error:
                 self._ended(CommandExited(job_id=job_id, status=NOT_EXECUTED, fault=str(error)))
 
-    def set_share(self, job_id: str, cores: float) -> None:
-        """Cap the command's whole tree at so many cores: 0 to stand still, infinity to run free.
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
+        """Give every command its share of so many cores; one that is not named stands still.
 
-        A command that has ended is left alone.
+        A share is what a command gets where others want the cores too. What some leave idle is lent to others, as
+        long as all together use no more cores than the room.
+        """
+        for job_id in self._waiting:
+            self._shares[job_id] = cores.get(job_id)
+        self._tell("grant", dict(cores), room)
+
+    def set_share(self, job_id: str, cores: float) -> None:
+        """Change the share of one command's whole tree: 0 to stand still, infinity to run free.
+
+        Until `grant` was called nothing is lent, and a share is the most that a command uses over some seconds. A
+        command that has ended is left alone.
         """
         if not cores >= 0.0:
             raise ValueError(f"a share is 0 cores or more, not {cores}")
         if job_id in self._waiting:
             self._shares[job_id] = cores
         elif job_id in self._running:
-            self._tell("share", job_id, cores)
+            self._tell("share", job_id, cores or None)
 
     def stop(self, job_id: str) -> None:
         """Have a command and its tree ended; CommandExited follows. One that has ended is left alone."""
@@ -370,9 +382,6 @@ def _held(pid: int) -> int:
 
 
 def _environment(spec: CommandSpec) -> dict[str, str]:
-    cores = os.cpu_count() or 1
-    threads = max(1, math.ceil(min(spec.max_cores or cores, cores)))
-    # More threads than cores cost more than any way to enforce shares; and a loss that waits in a buffer of
-    # output is a loss unseen. Whatever the user has set, stays.
-    defaults = thread_limits(threads) | {"PYTHONUNBUFFERED": "1"}
+    # A loss that waits in a buffer of output is a loss unseen. Whatever the user has set, stays.
+    defaults = {"PYTHONUNBUFFERED": "1"}
     return defaults | (dict(os.environ) if spec.inherit_env else {}) | dict(spec.env)

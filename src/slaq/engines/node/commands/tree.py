@@ -24,6 +24,7 @@ from slaq.engines.processes import (
     STARTED,
     children,
     cpu_seconds,
+    read_of,
     send,
     send_exactly,
     stat_fields,
@@ -31,6 +32,7 @@ from slaq.engines.processes import (
 )
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 #: One of so many scans also reads the CPU time of children that have exited, and whether a member's number has
 #: become that of another process.
 _SCANS_PER_READING = 5
@@ -193,6 +195,14 @@ class ProcessTable:
                 used += own + self._children.get(pid, 0.0)
         self._most[tree] = max(used, self._most.get(tree, 0.0))
         return self._most[tree]
+
+    def memory(self, tree: str) -> int:
+        """Return the bytes of memory that the tree takes up now; what several processes share counts for each."""
+        pages = 0
+        with suppress(OSError, ValueError, IndexError):
+            for pid in self._members.get(tree, ()):
+                pages += int(read_of(pid, "statm").split()[1])
+        return pages * _PAGE
 
     def _join(self, pid: int, tree: str, row: list[bytes]) -> None:
         self._began[pid] = row[STARTED] if row else b""

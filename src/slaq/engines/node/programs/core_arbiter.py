@@ -29,16 +29,18 @@ class CoreArbiter:
         self._capacity = capacity
         self._epoch_seconds = epoch_seconds
         self._filled_at = 0.0
-        #: Whether all cores are granted to programs, so that what one leaves idle is for the others to use.
-        #: Else the rest belongs to jobs of another kind, and no program runs beyond its grant.
+        #: Whether all cores are for programs, so that what one leaves idle is for the others to use. Else the rest
+        #: belongs to jobs of another kind, and no program runs beyond its grant.
         self._lends = False
 
-    def grant(self, cores: Mapping[str, float], now: float) -> None:
-        """Change what every job earns from now on; one that is not named earns nothing."""
+    def grant(self, cores: Mapping[str, float], room: float, now: float) -> None:
+        """Change what every job earns from now on; one that is not named earns nothing.
+
+        `room` is the cores that programs may use together.
+        """
         for run in self._runs.values():
             run.bucket.grant(cores.get(run.job_id, 0.0), now, self._epoch_seconds)
-        held = sum(bucket.cores for bucket in self._granted())
-        self._lends = held > self._capacity() - LEFT_OVER
+        self._lends = room > self._capacity() - LEFT_OVER
 
     def fill(self, now: float) -> None:
         """Credit what was earned since the last time."""

@@ -137,8 +137,8 @@ class ProgramRunner(Runner[ProgramJob]):
         self._inbox.leave(partial(self._jobs.end, job_id, state, reason))
 
     @override
-    def grant(self, cores: Mapping[str, float]) -> None:
-        self._inbox.leave(partial(self._grant, dict(cores)))
+    def grant(self, cores: Mapping[str, float], room: float) -> None:
+        self._inbox.leave(partial(self._grant, dict(cores), room))
 
     @override
     def close(self) -> None:
@@ -222,8 +222,8 @@ class ProgramRunner(Runner[ProgramJob]):
         self._jobs.look(now)
         self._arbiter.settle()
 
-    def _grant(self, cores: dict[str, float]) -> None:
-        self._arbiter.grant(cores, time.monotonic())
+    def _grant(self, cores: dict[str, float], room: float) -> None:
+        self._arbiter.grant(cores, room, time.monotonic())
 
     def _start(self, run: ProgramRun) -> None:
         if not self._forks.alive and not self._jobs.runs:
