@@ -26,12 +26,12 @@ from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Ending, Journal, Listener
 from slaq.engines.local.engine import LocalEngine
+from slaq.engines.memory import memory_here
 from slaq.engines.node.commands.runner import CommandJob, CommandRunner
 from slaq.engines.node.external import ExternalJob, ExternalRunner
 from slaq.engines.node.node import LocalNode, make_node
 from slaq.engines.node.site import Site
 from slaq.engines.processes import cores_here, raise_descriptor_limit
-from slaq.kinds.machine import memory_here
 from slaq.plugins import Registry
 from slaq.ports import Clock, History, LiveEngine
 from slaq.scheduler import Scheduler
@@ -290,7 +290,10 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         token=mark_processes(store),
     )
     journal = Journal(clock, _WakeAtEnds(clock))
-    commands, external = CommandRunner(journal, site.throttle, site.token), ExternalRunner(journal)
+    commands, external = (
+        CommandRunner(journal, site.throttle, site.token, site.directory),
+        ExternalRunner(journal),
+    )
     engine = LocalEngine(LocalNode(site, journal, {CommandJob: commands, ExternalJob: external}))
     processes = ProcessJobs(
         folder=settings.jobs,

@@ -139,7 +139,9 @@ class Cluster(RunningCluster):
                 loss_pattern=asked["loss_pattern"],
                 loss_file=None if asked["loss_file"] is None else Path(asked["loss_file"]),
                 loss_column=asked["loss_column"],
-                max_cores=spec.demand.most,
+                max_cores=asked["max_cores"],
+                threads=asked["threads"],
+                memory=asked["memory"],
             )
             job = CommandJob(command=command, goal=Goal.asked(asked), max_restarts=asked["max_restarts"])
             self._live.engine.prepare(spec.id, job)

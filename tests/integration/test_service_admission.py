@@ -22,8 +22,8 @@ from slaq.cli.main import main
 from slaq.client import connect
 from slaq.config.service import ServiceSettings, UserLimits
 from slaq.core.job import JobState
+from slaq.engines.memory import memory_here
 from slaq.engines.node.commands import descriptors
-from slaq.kinds import machine
 from slaq.service.records import JobView, Notice, Submission
 from slaq.service.service import Service
 from tests.integration.opening import ANN, BOB, ME, in_state, printed, python
@@ -102,7 +102,7 @@ def test_a_job_waits_for_the_end_of_those_it_comes_after(open_service: Callable[
 
 def test_a_job_waits_for_the_memory_it_declared(open_service: Callable[..., Service]) -> None:
     """Declared memory of running jobs counts against the machine's; jobs that declare none start beside them."""
-    service, there_is = open_service(), machine.memory_here()
+    service, there_is = open_service(), memory_here()
     asked = Submission(command=("sleep", "600"), options={"memory": round(0.6 * there_is)})
     first = service.submit(ME, asked).id
     until(lambda: in_state(service, ME, first, JobState.RUNNING))

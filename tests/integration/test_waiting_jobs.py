@@ -15,7 +15,7 @@ from slaq.cli.main import main
 from slaq.config import read_jobs_file
 from slaq.core.errors import UnknownJobError
 from slaq.core.job import JobState
-from slaq.kinds.machine import memory_here
+from slaq.engines.memory import memory_here
 from slaq.service.records import Submission
 from slaq.service.service import Service
 from tests.integration.opening import ANN, BOB, in_state

@@ -93,17 +93,21 @@ class TrainingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDelayed:
-    """A started job cannot run yet, because its machine is short of something, or can run now."""
+    """A started job does not run yet, because its machine is short of something, or runs now."""
 
     job_id: str
     at: float
-    #: What the machine said; empty once the job runs.
+    #: What the machine said, or what the job waits for; empty once the job runs.
     reason: str
+    #: Whether `reason` goes on from the job's name, because the job waits for something that will come.
+    waits: bool = False
 
     @property
     def sentence(self) -> str:
         """Why the job does not run, in words that go on from its name; empty if it runs."""
-        return f"cannot run yet ({self.reason}); slaq keeps trying" if self.reason else ""
+        if self.waits or not self.reason:
+            return self.reason
+        return f"cannot run yet ({self.reason}); slaq keeps trying"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -290,6 +290,14 @@ class CommandOptions(FitOptions, total=False):
     """What a command takes."""
 
     memory: Memory
+    threads: Annotated[
+        int | None,
+        Option(
+            type=whole(least=1, most=10_000),
+            help="Threads that number libraries are told to use, as in OMP_NUM_THREADS.",
+            usual="as many as the cores that the job can expect to hold when it starts",
+        ),
+    ]
     max_restarts: Annotated[int, replace(_RESTARTS, default=0)]
     loss_pattern: Annotated[
         str | None,

@@ -130,6 +130,8 @@ class ProcessJobs:
             loss_file=None if loss_file is None else Path(loss_file),
             loss_column=asked.get("loss_column", "loss"),
             max_cores=row.spec.demand.most,
+            threads=asked.get("threads"),
+            memory=row.spec.demand.memory,
             open_files=self.open_files,
         )
         return CommandJob(

@@ -159,11 +159,10 @@ class LocalNode(Node):
 
 def make_node(site: Site, journal: Journal) -> LocalNode:
     """Return a node that runs programs and commands."""
-    runners: dict[type, Runner[Any]] = {
-        ProgramJob: ProgramRunner(site, journal),
-        CommandJob: CommandRunner(journal, site.throttle, site.token),
-    }
-    return LocalNode(site, journal, runners)
+    programs = ProgramRunner(site, journal)
+    commands = CommandRunner(journal, site.throttle, site.token, site.directory)
+    commands.seats_taken = programs.leave_cores
+    return LocalNode(site, journal, {ProgramJob: programs, CommandJob: commands})
 
 
 def _attempt(act: Callable[..., None], *arguments: Any) -> None:

@@ -55,6 +55,8 @@ class CommandSpec:
     #: where nobody chose, or nothing is known.
     threads: int | None = None
     useful_threads: int | None = None
+    #: Bytes of memory that its owner declared; None if undeclared.
+    memory: int | None = None
     #: Files it may have open, until it asks for more; None for as many as the node.
     open_files: int | None = None
     #: The number its first loss gets; above 0 when the job goes on after a restart.
@@ -110,6 +112,15 @@ class CommandExited:
         return self.fault or (how_it_ended(self.status) if self.status else "")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatsTaken:
+    """Commands now occupy so many cores in their turns."""
+
+    seats: int
+    #: Of no job.
+    job_id: str = ""
+
+
 #: What the supervisor tells of commands; the times of events are seconds of `time.monotonic()`.
 Record = (
     LossObserved
@@ -120,6 +131,7 @@ Record = (
     | CpuUsed
     | LossSourceFailed
     | JobDelayed
+    | SeatsTaken
     | CommandExited
 )
 

@@ -4,22 +4,25 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from typing_extensions import override
 
-from slaq.core.events import CpuUsed, JobDelayed, LossObserved
+from slaq.core.events import CpuUsed, JobDelayed, LossObserved, ThreadsChosen
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
 from slaq.engines.node.commands.checks import checked
+from slaq.engines.node.commands.experience import Experience, script_of
 from slaq.engines.node.commands.records import (
     CommandExited,
     CommandSpec,
     LossSourceFailed,
     Record,
+    SeatsTaken,
 )
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
 from slaq.engines.node.inbox import Inbox
@@ -34,6 +37,9 @@ FIRST_DELAY, LONGEST_DELAY = 0.1, 60.0
 FORGET_SECONDS = 120.0
 #: Seconds without a look at the commands after which their thread counts as stuck.
 STUCK_SECONDS = 180.0
+
+#: The file that keeps how much more threads have helped.
+EXPERIENCE = "threads.json"
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +78,12 @@ class _CommandRun:
     reason: str = ""
     #: Why losses of its present attempt could not be read.
     unread: str = ""
+    #: Of its present attempt: its threads, whether it has told a loss, and the iterations that it made from then on
+    #: in so many seconds of running.
+    threads: int = 0
+    heard: bool = False
+    timed_iterations: int = 0
+    timed_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -106,8 +118,18 @@ class CommandRunner(Runner[CommandJob]):
     The loss of the supervisor is no job's fault: its jobs are told as lost, and can be started again.
     """
 
-    def __init__(self, journal: Journal, throttle: str | None = None, token: str | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        throttle: str | None = None,
+        token: str | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        """Take the way to let trees run and rest, the secret of marks, and where to keep what is learned."""
         self._journal = journal
+        #: Called in the thread of commands with the cores that commands occupy, whenever these change.
+        self.seats_taken: Callable[[int], object] = lambda seats: None
+        self._experience = Experience(None if directory is None else directory / EXPERIENCE)
         # Checks the name of the throttle; nothing runs before the first command.
         self._commands = SupervisorClient(throttle=throttle, token=token)
         self._inbox = Inbox(self._commands.selector)
@@ -234,7 +256,13 @@ class CommandRunner(Runner[CommandJob]):
     def _launch(self, job_id: str) -> None:
         run = self._runs[job_id]
         try:
-            self._commands.start(job_id, replace(run.job.command, first_iteration=run.iteration + 1))
+            run.threads, run.heard, run.timed_iterations, run.timed_seconds = 0, False, 0, 0.0
+            command = replace(
+                run.job.command,
+                first_iteration=run.iteration + 1,
+                useful_threads=self._experience.useful(script_of(run.job.command)),
+            )
+            self._commands.start(job_id, command)
             self._commands.set_share(job_id, run.cores)
         except Exception as error:  # whatever it is, it is this job's end and no other's
             self._conclude(job_id, JobState.FAILED, str(error))
@@ -268,6 +296,9 @@ class CommandRunner(Runner[CommandJob]):
             self._end(record.job_id, JobState.FAILED, "a defect of slaq; see the log")
 
     def _take(self, record: Record) -> None:
+        if isinstance(record, SeatsTaken):
+            self.seats_taken(record.seats)
+            return
         run = self._runs.get(record.job_id)
         if run is None:
             return
@@ -281,6 +312,9 @@ class CommandRunner(Runner[CommandJob]):
             self._journal.enter([JournalEntry(record)])
         elif isinstance(record, CpuUsed):
             self._use(record, run)
+        elif isinstance(record, ThreadsChosen):
+            run.threads = record.threads
+            self._journal.enter([JournalEntry(record)])
         elif isinstance(record, CommandExited):
             self._use(CpuUsed(job_id=record.job_id, at=0.0, cpu_seconds=record.cpu_seconds), run)
             # For a command that was lost, the CPU time reported so far counts.
@@ -293,7 +327,11 @@ class CommandRunner(Runner[CommandJob]):
         seen = event.observation
         if seen.iteration <= run.iteration:
             return
-        run.iteration = seen.iteration
+        # The time until the first loss is that of the start.
+        if run.heard and seen.run_seconds is not None:
+            run.timed_iterations += seen.iteration - run.iteration
+            run.timed_seconds += seen.run_seconds
+        run.heard, run.iteration = True, seen.iteration
         self._journal.enter([JournalEntry(event)])
         if run.first_loss is None:
             run.first_loss = seen.loss
@@ -322,6 +360,9 @@ class CommandRunner(Runner[CommandJob]):
             self._journal.enter([JournalEntry(replace(event, cpu_seconds=used))])
 
     def _exited(self, record: CommandExited, run: _CommandRun) -> None:
+        if run.threads:
+            script = script_of(run.job.command)
+            self._experience.note(script, run.threads, run.timed_iterations, run.timed_seconds)
         if run.ending is not None:
             self._conclude(record.job_id, run.ending, run.reason)
         elif record.stopped and self._closed:

@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from slaq.core.demand import Demand
-from slaq.core.events import DemandChanged, EndForeseen, LearningRateChanged, LossObserved, ThreadsChosen
+from slaq.core.events import (
+    DemandChanged,
+    EndForeseen,
+    JobDelayed,
+    LearningRateChanged,
+    LossObserved,
+    ThreadsChosen,
+)
 from slaq.core.job import Observation
 from slaq.engines.node.commands.launch import Child
 from slaq.engines.node.commands.records import Launch, LossSourceFailed, Record
@@ -39,8 +46,13 @@ class SupervisedCommand:
     #: for its reader no longer than to that moment.
     child: Child | None = None
     release_at: float | None = None
-    #: Whether it is read.
+    #: Whether it is read; when it began; why it waits to begin.
     ready: bool = False
+    began_at: float | None = None
+    waits: str = ""
+    #: Bytes of memory that the tree takes up, and the most it took.
+    memory: int = 0
+    peak: int = 0
     silent: bool = False
     #: What it last said it can use.
     demand: Demand | None = None
@@ -79,17 +91,26 @@ class SupervisedCommand:
             self.silent = True
             self.news.append(LossSourceFailed(job_id=self.launch.job_id, reason=reason))
 
+    def wait_for(self, reason: str) -> None:
+        """Say why it waits to begin, in words that go on from the job's name; empty once it waits no longer."""
+        if reason != self.waits:
+            self.waits = reason
+            self.news.append(
+                JobDelayed(job_id=self.launch.job_id, at=time.monotonic(), reason=reason, waits=True)
+            )
+
     def release(self, threads: Threads) -> None:
         """Let the command run with so many threads; do nothing if it runs already."""
         if self.release_at is not None and self.child is not None:
-            self.release_at = None
+            self.release_at, self.began_at = None, time.monotonic()
+            self.wait_for("")
             # Its process may have been killed at the gate.
             with suppress(OSError):
                 self.child.release(threads.variables(self.launch.env))
             self.news.append(
                 ThreadsChosen(
                     job_id=self.launch.job_id,
-                    at=time.monotonic(),
+                    at=self.began_at,
                     threads=threads.count,
                     reason=threads.reason,
                 )

@@ -13,10 +13,12 @@ from itertools import count
 from slaq.core.events import CpuUsed, JobDelayed
 from slaq.core.scarcity import scarce
 from slaq.engines.files import last_lines
+from slaq.engines.memory import memory_available, memory_here
 from slaq.engines.node.commands.descriptors import check_room
 from slaq.engines.node.commands.launch import NOT_EXECUTED, Child, Inherited, LaunchSetting, launch
+from slaq.engines.node.commands.memory_gate import MemoryGate, MemoryTaker
 from slaq.engines.node.commands.readers import Heard, Readers
-from slaq.engines.node.commands.records import CommandExited, Launch, Record
+from slaq.engines.node.commands.records import CommandExited, Launch, Record, SeatsTaken
 from slaq.engines.node.commands.shares import Throttle
 from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
 from slaq.engines.node.commands.threads import Crowd, Threads, choose_threads
@@ -30,6 +32,8 @@ USAGE_SECONDS = 0.2
 READY_SECONDS = 5.0
 #: Seconds between two times that a command's CPU time is told, where it has grown by so many seconds.
 TELL_SECONDS, TELL_GROWTH = 2.0, 0.01
+#: Seconds after which a command that has not begun says what it waits for.
+PATIENT_SECONDS = 1.0
 #: Seconds between two tries to start a command where the system is short of something.
 TRY_SECONDS = 1.0
 #: Children that are waited for in a row; where there are more, whatever forks too fast is stopped meanwhile.
@@ -78,6 +82,7 @@ class Supervisor:
         """
         self._throttle = throttle
         self._turns = TurnKeeper(throttle)
+        self._memory = MemoryGate(memory_here())
         self._table = table
         table.locate, table.reap = throttle.holder, self._reap_some
         self._readers = readers
@@ -94,6 +99,8 @@ class Supervisor:
         #: CPU seconds and cores kept busy as last told, by the job's id.
         self._told: dict[str, tuple[float, int]] = {}
         self._news: list[Record] = []
+        #: Cores that commands occupy, as last told.
+        self._taken = 0
         self._usage_at = self._tell_at = self._try_at = 0.0
         #: When the next step is due; at once, where something has changed.
         self._due = 0.0
@@ -162,7 +169,11 @@ class Supervisor:
         if now < self._due:
             # Woken by a process that was stopped or continued, most likely by us.
             return self._take_news(), self._due - now
+        self._look_at_memory(now)
         wanted = min(self._turns.tick(), self._open_gates(now))
+        if self._turns.taken != self._taken:
+            self._taken = self._turns.taken
+            self._news.append(SeatsTaken(seats=self._taken))
         if now >= self._usage_at:
             self._usage_at = now + USAGE_SECONDS
             for command in self._each():
@@ -226,6 +237,9 @@ class Supervisor:
 
     def _measure(self, command: SupervisedCommand) -> None:
         command.samples.append(self._turns.usage(command.tree))
+        if command.began_at is not None:
+            command.memory = self._table.memory(command.tree)
+            command.peak = max(command.peak, command.memory)
         assert command.child is not None
         command.child.hear()
 
@@ -238,16 +252,36 @@ class Supervisor:
             told = self._told.get(job_id, (0.0, 0))
             if used >= told[0] + TELL_GROWTH or parallel != told[1]:
                 self._told[job_id] = used, parallel
-                memory = self._table.memory(command.tree)
+                at, memory = command.samples[-1].at, command.memory
                 self._news.append(
-                    CpuUsed(
-                        job_id=job_id,
-                        at=command.samples[-1].at,
-                        cpu_seconds=used,
-                        parallel=parallel,
-                        memory=memory,
-                    )
+                    CpuUsed(job_id=job_id, at=at, cpu_seconds=used, parallel=parallel, memory=memory)
                 )
+
+    def _look_at_memory(self, now: float) -> None:
+        """Keep commands from beginning for which there is no memory, and say why each waits."""
+        waiting = [command for command in self._commands.values() if command.release_at is not None]
+        if not waiting:
+            return
+        takers = [
+            MemoryTaker(
+                measured=command.memory,
+                declared=command.launch.spec.memory or 0,
+                seconds=now - command.began_at,
+            )
+            for command in self._commands.values()
+            if command.began_at is not None
+        ]
+        available = memory_available()
+        turn = f"waits for its first turn: {self._crowd.reason}"
+        for command in waiting:
+            reason = self._memory.reason(command.launch.spec.memory or 0, takers, available)
+            self._turns.bar(command.tree, barred=bool(reason))
+            if now >= command.seen.at + PATIENT_SECONDS:
+                command.wait_for(reason or turn)
+
+    @property
+    def _crowd(self) -> Crowd:
+        return Crowd(cores=self._turns.cores, commands=self._turns.jobs + len(self._waiting))
 
     def _discard(self, command: SupervisedCommand) -> None:
         """Drop an ended command whose last output cannot be read."""
@@ -412,6 +446,7 @@ class Supervisor:
             tail=last_lines(order.spec.log, command.log_start),
             fault=command.fault,
         )
+        self._memory.learn(command.peak)
         self._forget(command)
         self._news += [*command.news, end]
 
@@ -451,8 +486,9 @@ class Supervisor:
     def _threads(self, command: SupervisedCommand) -> Threads:
         """Return the threads that a command would get if it began now."""
         spec = command.launch.spec
-        crowd = Crowd(cores=self._turns.cores, commands=self._turns.jobs + len(self._waiting))
-        return choose_threads(crowd, asked=spec.threads, useful=spec.useful_threads, limit=spec.max_cores)
+        return choose_threads(
+            self._crowd, asked=spec.threads, useful=spec.useful_threads, limit=spec.max_cores
+        )
 
     def _hear(self, now: float, *, items: bool) -> None:
         """Take in what the readers have read; with `items` unset losses wait."""

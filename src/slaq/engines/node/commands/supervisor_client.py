@@ -28,6 +28,7 @@ from slaq.engines.node.commands.records import (
     Launch,
     Ready,
     Record,
+    SeatsTaken,
 )
 from slaq.engines.node.commands.shares import WAYS
 from slaq.engines.node.peers import Peer
@@ -320,6 +321,7 @@ class SupervisorClient:
     def _lose(self, why: str) -> None:
         """Drop a lost supervisor; when this returns, none of its process trees is left."""
         status = self._drop()
+        self._records.append(SeatsTaken(seats=0))
         lost = sorted(self._running - self._waiting.keys())
         if lost:
             _log.error("command supervisor lost", extra={"why": why, "status": status})

@@ -22,6 +22,13 @@ class Crowd:
     cores: int
     commands: int
 
+    @property
+    def reason(self) -> str:
+        """What a command finds, in a few words."""
+        if self.commands > 1:
+            return f"{self.commands} jobs share {_cores(self.cores)}"
+        return f"it has {_cores(self.cores)} to itself"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threads:
@@ -50,11 +57,7 @@ def choose_threads(
     passive = crowd.commands > 1
     if asked is not None:
         return Threads(count=asked, reason="its owner chose so", passive=passive)
-    count = max(crowd.cores // max(crowd.commands, 1), 1)
-    if crowd.commands > 1:
-        reason = f"{crowd.commands} jobs share {_cores(crowd.cores)}"
-    else:
-        reason = f"it has {_cores(crowd.cores)} to itself"
+    count, reason = max(crowd.cores // max(crowd.commands, 1), 1), crowd.reason
     if limit is not None and math.ceil(limit) < count:
         count, reason = math.ceil(limit), f"it may use {limit:g} cores at most"
     if useful is not None and useful < count:

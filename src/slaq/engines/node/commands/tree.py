@@ -197,12 +197,15 @@ class ProcessTable:
         return self._most[tree]
 
     def memory(self, tree: str) -> int:
-        """Return the bytes of memory that the tree takes up now; what several processes share counts for each."""
-        pages = 0
-        with suppress(OSError, ValueError, IndexError):
-            for pid in self._members.get(tree, ()):
-                pages += int(read_of(pid, "statm").split()[1])
-        return pages * _PAGE
+        """Return the bytes of memory that the tree takes up now; what its processes share counts once."""
+        own = shared = 0
+        for pid in self._members.get(tree, ()):
+            with suppress(OSError):
+                pages = read_of(pid, "statm").split()
+                if len(pages) > 2:
+                    own += int(pages[1]) - int(pages[2])
+                    shared = max(shared, int(pages[2]))
+        return (own + shared) * _PAGE
 
     def _join(self, pid: int, tree: str, row: list[bytes]) -> None:
         self._began[pid] = row[STARTED] if row else b""

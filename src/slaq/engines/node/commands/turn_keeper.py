@@ -39,6 +39,11 @@ class TurnKeeper:
         return self._turns.seats
 
     @property
+    def taken(self) -> int:
+        """The cores that trees occupy now."""
+        return self._turns.taken
+
+    @property
     def jobs(self) -> int:
         """How many trees there are."""
         return len(self._turns.trees)
@@ -50,7 +55,8 @@ class TurnKeeper:
         """
         self._throttle.add(tree, pid)
         self._turns.add(tree, self._clock())
-        self._turns.trees[tree].limit = math.inf if limit is None else limit
+        if limit is not None and limit < cores_here():
+            self._turns.trees[tree].limit = limit
 
     def remove(self, tree: str) -> None:
         """Drop a tree."""
@@ -74,6 +80,10 @@ class TurnKeeper:
     def widen(self, tree: str, threads: int, *, squeezable: bool) -> None:
         """Set the number of threads that a tree was started with."""
         self._turns.widen(tree, threads, squeezable=squeezable)
+
+    def bar(self, tree: str, *, barred: bool) -> None:
+        """Keep a tree from having its first turn, or keep it no longer."""
+        self._turns.trees[tree].barred = barred
 
     def has_begun(self, tree: str) -> bool:
         """Return whether a tree has had its first turn."""

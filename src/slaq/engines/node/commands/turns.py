@@ -48,8 +48,9 @@ class TurnTaker:
     seats: int = 1
     #: Whether its threads wait at barriers without a core, so that it may run with fewer cores than seats.
     squeezable: bool = True
-    #: Whether it has had a turn.
+    #: Whether it has had a turn, and whether something else keeps it from having its first.
     begun: bool = False
+    barred: bool = False
     #: Since when it runs; None while it rests.
     runs_since: float | None = None
     idle: bool = False
@@ -79,7 +80,7 @@ class Turns:
     #: The most cores that trees can run on at a time.
     cores: float = 1.0
     trees: dict[str, TurnTaker] = field(default_factory=dict)
-    #: CPU seconds of the room that nobody has used.
+    #: Core seconds of the room that nobody has used.
     _left: float = 0.0
     _left_at: float = 0.0
     _added: int = 0
@@ -116,7 +117,9 @@ class Turns:
         deepest, most = -DEEPEST_DEBT * tree.seats, MOST_CREDIT * tree.seats
         tree.credit = min(max(tree.credit + earned - spent, deepest), most)
         tree.settled_at, tree.used = now, used
-        self._left -= spent
+        # A core that was occupied is used up, whatever else kept the tree from using all of it.
+        occupied = passed * min(tree.seats, self.seats) if tree.runs and self._sits(tree) else 0.0
+        self._left -= max(spent, occupied)
         if tree.runs:
             tree.run_seconds += passed
             tree.seat_seconds += passed * min(tree.seats, self.seats)
@@ -142,11 +145,11 @@ class Turns:
         free = total - sum(self.trees[job].seats for job in running if self._sits(self.trees[job]))
         # What idle trees lend is not for those that have not earned a turn: their start would outlast the loan.
         lent = sum(self.trees[job].seats for job in running if self.trees[job].idle)
-        blocked = False
+        blocked = begins = False
         for job in sorted(self.trees.keys() - running, key=self._precedence):
             tree = self.trees[job]
             room = free if self._ready(tree) else free - lent
-            if not self._may_run(tree) or room <= 0:
+            if not self._may_run(tree) or room <= 0 or (begins and not tree.begun):
                 continue
             seats = min(tree.seats, total)
             # Whoever has the most credit and does not fit yet is next: until then no other turn begins.
@@ -157,9 +160,16 @@ class Turns:
                 continue
             running.add(job)
             free -= seats
+            # One at a time begins, so that the caller can look again whether there is room for another.
+            begins = begins or not tree.begun
         self._overfull = free < 0
         self._switch(running, now)
         return sorted(running, key=lambda job: self.trees[job].order)
+
+    @property
+    def taken(self) -> int:
+        """The cores that trees occupy now."""
+        return min(sum(tree.seats for tree in self.trees.values() if tree.runs and not tree.idle), self.seats)
 
     def due(self) -> float:
         """Return the seconds until there may be something to decide."""
@@ -193,7 +203,7 @@ class Turns:
         best = max(tree.credit / _rate(tree) for tree in wanting)
         least = min(tree.credit / _rate(tree) for tree in wanting)
         # Debts are forgiven as far as the room allows: else all of them together ran ahead of it.
-        shift = -best if best < 0.0 and self._lends else -least if least > 0.0 else 0.0
+        shift = -best if best < 0.0 and self._has_room else -least if least > 0.0 else 0.0
         for tree in earning if shift else ():
             tree.credit += shift * _rate(tree)
 
@@ -223,8 +233,8 @@ class Turns:
         return tree.runs and tree.idle
 
     @property
-    def _lends(self) -> bool:
-        """Whether trees without credit may run: all together have not used up the room."""
+    def _has_room(self) -> bool:
+        """Whether all together have not used up the room, so that trees without credit may run."""
         return self.room is not None and self._left > -TICK
 
     @staticmethod
@@ -234,9 +244,12 @@ class Turns:
     def _may_run(self, tree: TurnTaker) -> bool:
         if tree.cores is None or (tree.cores <= 0.0 and tree.credit <= 0.0):
             return False
-        if self._lends and tree.limit == math.inf:
-            return True
-        return tree.credit > 0.0 if tree.runs else tree.credit >= 0.0
+        if tree.barred and not tree.begun:
+            return False
+        earned = tree.credit > 0.0 if tree.runs else tree.credit >= 0.0
+        if self.room is None:
+            return earned
+        return self._has_room and (earned or tree.limit == math.inf)
 
     def _precedence(self, job: str) -> tuple[bool, float, int]:
         """Return the sorting key: first those that have begun or earned a first turn, by credit for each seat."""

@@ -80,6 +80,8 @@ class ProgramRunner(Runner[ProgramJob]):
         self._prepared: dict[str, tuple[ProgramJob, Segment]] = {}
         self._count = 0
         self._next_tick = 0.0
+        #: Cores that jobs of other kinds occupy now: as many workers stay idle.
+        self._taken = 0
         self._selector = selectors.DefaultSelector()
         self._inbox = Inbox(self._selector)
         self._closed = False
@@ -140,6 +142,10 @@ class ProgramRunner(Runner[ProgramJob]):
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         self._inbox.leave(partial(self._grant, dict(cores), room))
 
+    def leave_cores(self, taken: int) -> None:
+        """Leave so many cores to jobs of other kinds from now on; may be called from any thread."""
+        self._inbox.leave(partial(setattr, self, "_taken", taken))
+
     @override
     def close(self) -> None:
         if not self._closed:
@@ -187,7 +193,7 @@ class ProgramRunner(Runner[ProgramJob]):
         if not runs:
             return math.inf
         now = time.monotonic()
-        holders = sum(run.driver.holds_core for run in runs.values())
+        holders = sum(run.driver.holds_core for run in runs.values()) + self._taken
         while True:
             # A driver that holds a core takes the place of a worker.
             free = self._workers.idle > holders
