@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from slaq.core.admission import Admission, MemoryRoom
+from slaq.core.admission import Admission, MemoryRoom, MostJobs
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import OPTIMISM, Appraiser, usual_units_per_core
 from slaq.core.decision import Decision
@@ -345,8 +345,12 @@ def go_live(
     *,
     epoch_seconds: float,
     units_per_core: int,
+    concurrent: int | None = None,
 ) -> Live[E_co]:
-    """Start an engine under a policy; the caller runs the epochs and closes the engine."""
+    """Start an engine under a policy; the caller runs the epochs and closes the engine.
+
+    `concurrent` is the number of jobs that may run at a time; None for no limit.
+    """
     chosen = make_live_policy(policy) if isinstance(policy, str) else policy
     clock, made_at = WallClock(), time.time()
     store = MemoryStore()
@@ -359,7 +363,10 @@ def go_live(
         appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=units_per_core),
         roster=Roster(make_forecaster("slaq")),
         admission=Admission(
-            rules=(MemoryRoom(lambda: memory),),
+            rules=(
+                MemoryRoom(lambda: memory),
+                *(() if concurrent is None else (MostJobs(lambda: concurrent),)),
+            ),
             written=lambda moment: f"{datetime.fromtimestamp(made_at + moment):%F %T}",
         ),
     )

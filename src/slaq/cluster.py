@@ -52,13 +52,19 @@ class Cluster(RunningCluster):
         epoch_seconds: float = 1.0,
         directory: str | os.PathLike[str] | None = None,
         units_per_core: int | None = None,
+        concurrent: int | None = None,
         preload: Sequence[str] = (),
         grace_seconds: float = 5.0,
         throttle: str | None = None,
         engine: str | EngineMaker = "local",
     ) -> None:
         asked = CLUSTER.complete(
-            {"cores": cores, "units_per_core": units_per_core, "epoch_seconds": epoch_seconds}
+            {
+                "cores": cores,
+                "units_per_core": units_per_core,
+                "epoch_seconds": epoch_seconds,
+                "concurrent": concurrent,
+            }
         )
         epoch_seconds = asked["epoch_seconds"]
         self.cores = asked["cores"] or cores_here()
@@ -84,6 +90,7 @@ class Cluster(RunningCluster):
             self,
             epoch_seconds=epoch_seconds,
             units_per_core=self.units_per_core,
+            concurrent=asked["concurrent"],
         )
         self._run(self._live)
 

@@ -56,6 +56,7 @@ class SparkCluster(RunningCluster):
         epoch_seconds: float = 1.0,
         directory: str | os.PathLike[str] | None = None,
         units_per_slot: int | None = None,
+        concurrent: int | None = None,
         shares: str = "tokens",
         grace_seconds: float = 5.0,
     ) -> None:
@@ -63,6 +64,7 @@ class SparkCluster(RunningCluster):
         units_per_slot = replace(CLUSTER.options["units_per_core"], name="units_per_slot").read(
             units_per_slot
         )
+        concurrent = CLUSTER.options["concurrent"].read(concurrent)
         super().__init__(epoch_seconds)
         #: The name of the policy.
         self.policy = name_of_policy(policy)
@@ -86,6 +88,7 @@ class SparkCluster(RunningCluster):
                 self,
                 epoch_seconds=epoch_seconds,
                 units_per_core=self.units_per_slot,
+                concurrent=concurrent,
             )
             self._run(self._live)
             _taken[application.context] = self

@@ -101,7 +101,7 @@ def test_reasons_say_what_is_missing() -> None:
         "2": "waits for file descriptors: 25 are enough for 2 jobs"
     }
     for rule, reason in (
-        (MostJobs(lambda: 0), "waits because no jobs may run now (max_jobs_active is 0)"),
+        (MostJobs(lambda: 0), "waits because no jobs may run now (concurrent is 0)"),
         (MostJobsOfOwner(lambda _: 0), "waits because no jobs of ann may run now (max_running is 0)"),
     ):
         closed = Admission(rules=(rule,)).review(lambda: [JobSpec(id="a", owner="ann")], 0.0)

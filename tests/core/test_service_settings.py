@@ -39,7 +39,7 @@ VALUES = {
     "max_request_bytes": ("2000", "3000"),
     "requests_per_second": ("5.0", "6.0"),
     "connections_per_user": ("3", "4"),
-    "max_jobs_active": ("7", "8"),
+    "concurrent": ("7", "8"),
     "retention_days": ("9.0", "10.0"),
     "keep_decisions": ("11", "12"),
 }

@@ -143,7 +143,7 @@ def test_no_job_can_be_called_as_the_place_of_removed_folders(open_service: Call
 
 def test_a_job_that_waits_shows_nothing_of_an_older_folder(open_service: Callable[..., Service]) -> None:
     """The log of a queued job is empty, whatever lies where its folder will be."""
-    service = open_service(max_jobs_active=1)
+    service = open_service(concurrent=1)
     first = service.submit(ME, python(TRAINS, name="runs")).id
     until(iterated(service, first, 1))
     left = service.settings.jobs / "waits"

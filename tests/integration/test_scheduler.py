@@ -238,7 +238,7 @@ def test_rules_are_evaluated_in_every_epoch() -> None:
     epochs = scheduler.epochs()
     for _ in range(3):
         assert next(epochs) is None
-        assert scheduler.held() == {"a": "waits because no jobs may run now (max_jobs_active is 0)"}
+        assert scheduler.held() == {"a": "waits because no jobs may run now (concurrent is 0)"}
     most[0] = 1
     decision = next(epochs)
     assert decision is not None

@@ -101,7 +101,7 @@ def test_jobs_of_one_name_get_numbers_in_the_order_of_submission(
     open_service: Callable[..., Service],
 ) -> None:
     """Ids are unique, and a listing has the order of submission, also page by page."""
-    service = open_service(max_jobs_active=1)
+    service = open_service(concurrent=1)
     ids = [service.submit(ME, python(TRAINS, name="same")).id for _ in range(4)]
     assert ids == ["same", "same-2", "same-3", "same-4"]
     assert [view.id for view in service.jobs(ME)] == ids
@@ -160,7 +160,7 @@ def _check_listings(service: Service, ids: list[str]) -> None:
 
 def test_a_listing_is_what_is_said_of_each_job(open_service: Callable[..., Service]) -> None:
     """Filters leave out exactly what does not fit, in order, also where an end is stored and not shown yet."""
-    service = open_service(max_jobs_active=6)
+    service = open_service(concurrent=6)
     ids = _some_of_every_state(service)
     # Between two epochs, so that nothing changes while listings are compared.
     with service._loop.paused() as scheduler:
@@ -179,7 +179,7 @@ def test_no_more_jobs_run_than_may_and_the_queue_keeps_its_order(
     open_service: Callable[..., Service],
 ) -> None:
     """Beyond the limit jobs wait, and start in the order they came."""
-    service = open_service(max_jobs_active=1)
+    service = open_service(concurrent=1)
     first = service.submit(ME, python(TRAINS, name="first"))
     later = [service.submit(ME, python(TRAINS, name="later")).id for _ in range(2)]
     until(iterated(service, first.id, 3))
@@ -204,7 +204,7 @@ def test_a_paused_job_stands_still_and_goes_on(open_service: Callable[..., Servi
 
 def test_cancelling_ends_a_job_once_whether_it_runs_or_waits(open_service: Callable[..., Service]) -> None:
     """A cancelled job is cancelled, and cannot be cancelled, paused or changed again."""
-    service = open_service(max_jobs_active=1)
+    service = open_service(concurrent=1)
     runs = service.submit(ME, python(TRAINS))
     until(iterated(service, runs.id, 1))
     waits = service.submit(ME, python(TRAINS))

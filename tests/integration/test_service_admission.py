@@ -42,7 +42,7 @@ def held(service: Service, job_id: str) -> JobView | None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"max_jobs_active": 1}, "waits because 1 job may run at a time"),
+        ({"concurrent": 1}, "waits because 1 job may run at a time"),
         (
             {"defaults": UserLimits(max_running=1)},
             "waits because 1 job of ann may run at a time",
@@ -87,7 +87,7 @@ def test_a_limit_of_one_user_holds_back_no_other(open_service: Callable[..., Ser
 
 def test_a_job_waits_for_the_end_of_those_it_comes_after(open_service: Callable[..., Service]) -> None:
     """A job starts once every job that it comes after has ended, whether that ran, waited or was paused."""
-    service = open_service(max_jobs_active=1)
+    service = open_service(concurrent=1)
     first, second = (service.submit(ANN, EXTERNAL).id for _ in range(2))
     until(lambda: in_state(service, ANN, first, JobState.RUNNING))
     service.pause(ANN, second)
@@ -134,9 +134,7 @@ def test_jobs_wait_while_the_store_cannot_be_written(tmp_path: Path) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "slaq-test", small], check=True)
     try:
-        settings = ServiceSettings(
-            home=small, listen=small / "slaq.sock", epoch_seconds=0.1, max_jobs_active=1
-        )
+        settings = ServiceSettings(home=small, listen=small / "slaq.sock", epoch_seconds=0.1, concurrent=1)
         service = open_bootstrapped(settings)
         try:
             first, second = (service.submit(ANN, EXTERNAL).id for _ in range(2))
@@ -204,7 +202,7 @@ def test_a_job_of_a_cluster_that_cannot_run_yet_says_why() -> None:
 
 def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[..., Service]) -> None:
     """Whoever follows the stream hears why a job waits, once for each change of the reason."""
-    service = open_service(max_jobs_active=0, defaults=UserLimits(max_running=1))
+    service = open_service(concurrent=0, defaults=UserLimits(max_running=1))
 
     async def follow() -> list[Notice]:
         told: list[Notice] = []
@@ -214,13 +212,13 @@ def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[.
             while len(told) < 2:
                 told += await notices.next()
             settings = service.settings
-            await asyncio.to_thread(service.reload, replace(settings, max_jobs_active=5))
+            await asyncio.to_thread(service.reload, replace(settings, concurrent=5))
             while len(told) < 4:
                 told += await notices.next()
         return told
 
     told = asyncio.run(follow())
-    no_room = "waits because no jobs may run now (max_jobs_active is 0)"
+    no_room = "waits because no jobs may run now (concurrent is 0)"
     assert [(one.kind, one.job_id, one.body["reason"]) for one in told] == [
         ("job.waiting", "external", no_room),
         ("job.waiting", "external-2", no_room),
@@ -232,9 +230,9 @@ def test_a_changed_reason_is_told_over_the_event_stream(open_service: Callable[.
 def test_the_command_line_shows_why_a_job_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`slaq ls`, `slaq show` and `slaq why` give the reason of a job that is held back."""
     monkeypatch.setenv("SLAQ_HOME", str(tmp_path))
-    with serving(tmp_path, max_jobs_active=0) as served, connect(served.unix) as client:
+    with serving(tmp_path, concurrent=0) as served, connect(served.unix) as client:
         job = external(client)
-        reason = "waits because no jobs may run now (max_jobs_active is 0)"
+        reason = "waits because no jobs may run now (concurrent is 0)"
         until(lambda: client.show_job(job)["reason"] == reason)
         for command in (["ls"], ["show", job], ["why", job]):
             done = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)

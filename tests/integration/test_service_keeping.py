@@ -42,7 +42,7 @@ def test_a_restart_goes_on_with_curves_ids_queue_and_balances(
     open_service: Callable[..., Service], tmp_path: Path
 ) -> None:
     """After a stop every job is where it was: running ones go on from their own checkpoint."""
-    service = open_service(max_jobs_active=2)
+    service = open_service(concurrent=2)
     runs = [service.submit(ME, python(GOES_ON, name="runs")).id for _ in range(2)]
     waits = [service.submit(ME, python(GOES_ON, name="waits")).id for _ in range(2)]
     for job_id in runs:
@@ -56,7 +56,7 @@ def test_a_restart_goes_on_with_curves_ids_queue_and_balances(
         assert kept is not None
         found.restore(kept[0])
     assert found.dump() == left.dump()
-    again = open_service(max_jobs_active=2)
+    again = open_service(concurrent=2)
     assert [view.id for view in again.jobs(ME)] == [*runs, *waits]
     for job_id in runs:
         until(iterated(again, job_id, before[job_id].iteration + 5))

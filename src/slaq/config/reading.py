@@ -67,6 +67,7 @@ def _cluster(top: Section, vocabulary: Vocabulary) -> ClusterTable:
         policy=section.choice("policy", "policy", vocabulary.policies),
         epoch_seconds=section.option(CLUSTER.options["epoch_seconds"]),
         units_per_core=section.option(CLUSTER.options["units_per_core"]),
+        concurrent=section.option(CLUSTER.options["concurrent"]),
         results=section.path("results"),
         report=section.path("report"),
     )

@@ -90,7 +90,7 @@ class ServiceSettings:
     max_request_bytes: int = 4 * 2**20
     requests_per_second: float = 200.0
     connections_per_user: int = 128
-    max_jobs_active: int = 10_000
+    concurrent: int = 10_000
     #: None for no end.
     retention_days: float | None = None
     keep_decisions: int = 10_000
@@ -249,7 +249,7 @@ class _ServiceReader:
                 "requests_per_second", above=0.0, wanted="a number above 0"
             ),
             "connections_per_user": section.whole("connections_per_user", least=1),
-            "max_jobs_active": section.whole("max_jobs_active", least=1),
+            "concurrent": section.whole("concurrent", least=1),
             "retention_days": section.number("retention_days", above=0.0, wanted="a number of days above 0"),
             "keep_decisions": section.whole("keep_decisions", least=1),
         }

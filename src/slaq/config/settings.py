@@ -95,7 +95,7 @@ SETTINGS: Mapping[str, Setting] = {
                 read=_number, usual="200", live=True),
         Setting(name="connections_per_user", meaning="Connections that one user may hold open at a time.",
                 metavar="N", read=_whole, usual="128", live=True),
-        Setting(name="max_jobs_active", meaning="Jobs that run at a time, of all users together.",
+        Setting(name="concurrent", meaning="Jobs that run at a time, of all users together.",
                 metavar="N", read=_whole, usual="10000", live=True),
         Setting(name="retention_days", meaning="Days after which an ended job is removed.", metavar="DAYS",
                 read=_number, usual="never", live=True),

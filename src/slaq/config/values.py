@@ -20,6 +20,7 @@ class ClusterTable:
     policy: str | None = None
     epoch_seconds: float | None = None
     units_per_core: int | None = None
+    concurrent: int | None = None
     results: Path | None = None
     report: Path | None = None
 

@@ -57,7 +57,7 @@ class MostJobs(Rule):
         if len(running.jobs) < most:
             return ""
         if not most:
-            return "waits because no jobs may run now (max_jobs_active is 0)"
+            return "waits because no jobs may run now (concurrent is 0)"
         return f"waits because {_jobs(most)} may run at a time"
 
 

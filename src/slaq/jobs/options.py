@@ -416,6 +416,14 @@ class ClusterOptions(TypedDict, total=False):
             default=1.0,
         ),
     ]
+    concurrent: Annotated[
+        int | None,
+        Option(
+            type=whole(least=1, most=10**6),
+            help="Jobs that may have started and not ended; others wait in the queue.",
+            usual="as many as there is room for",
+        ),
+    ]
 
 
 class LimitOptions(TypedDict, total=False):

@@ -59,7 +59,7 @@ def _rules(
     """Return the reasons to hold jobs back that their owners, the settings and users' limits give."""
     return (
         Paused(lambda job_id: live_jobs.jobs[job_id].row.paused),
-        MostJobs(lambda: settings().max_jobs_active),
+        MostJobs(lambda: settings().concurrent),
         MostJobsOfOwner(lambda owner: overrides.limits_of(owner).max_running),
         CoresOfOwner(lambda owner: overrides.limits_of(owner).max_cores),
     )

@@ -41,6 +41,7 @@ NARROW = 120
 @click_option(CLUSTER.options["cores"])
 @click.option("--master", help='The Spark master, for files with engine = "spark".  [default: local[*]]')
 @click_option(CLUSTER.options["epoch_seconds"])
+@click_option(CLUSTER.options["concurrent"])
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
@@ -63,6 +64,7 @@ def command(
     cores: int | None,
     master: str | None,
     epoch_seconds: float | None,
+    concurrent: int | None,
     results: Path | None,
     report: Path | None,
     as_json: bool,
@@ -99,6 +101,7 @@ def command(
         cores=cores or jobs_file.cluster.cores,
         master=master or jobs_file.cluster.master,
         epoch_seconds=epoch_seconds or jobs_file.cluster.epoch_seconds or USUAL_EPOCH_SECONDS,
+        concurrent=concurrent or jobs_file.cluster.concurrent,
         results=results or jobs_file.cluster.results or _fresh_folder(file),
         report=report or jobs_file.cluster.report,
     )
@@ -179,6 +182,7 @@ def _on_this_machine(said: "ClusterTable") -> "Cluster":
         cores=said.cores,
         policy=said.policy or USUAL_POLICY,
         epoch_seconds=said.epoch_seconds or USUAL_EPOCH_SECONDS,
+        concurrent=said.concurrent,
         directory=said.results,
         units_per_core=said.units_per_core,
         engine=said.engine or "local",
@@ -194,6 +198,7 @@ def _on_spark(said: "ClusterTable", stack: ExitStack) -> "SparkCluster":
         spark,
         said.policy or USUAL_POLICY,
         epoch_seconds=said.epoch_seconds or USUAL_EPOCH_SECONDS,
+        concurrent=said.concurrent,
         directory=said.results,
         units_per_slot=said.units_per_core,
     )

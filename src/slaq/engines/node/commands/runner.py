@@ -38,8 +38,8 @@ FORGET_SECONDS = 120.0
 #: Seconds without a look at the commands after which their thread counts as stuck.
 STUCK_SECONDS = 180.0
 
-#: The file that keeps how much more threads have helped.
-EXPERIENCE = "threads.json"
+#: The file that keeps how much more threads have helped; no job can have its name.
+EXPERIENCE = ".threads.json"
 
 _log = logging.getLogger(__name__)
 
