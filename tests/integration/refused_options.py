@@ -28,6 +28,7 @@ BAD: dict[str, list[Any]] = {
     "time_budget": [0, NAN, INFINITY, "tomorrow"],
     "partitions": [0, 2.5, NAN, "all"],
     "memory": [0, -1, NAN, INFINITY, 0.5, "4 pages"],
+    "threads": [0, -1, 1.5, NAN, "many"],
     "max_restarts": [-1, 0.5, NAN, "often"],
     "task_timeout": [0, NAN, "never"],
     "checkpoint": ["", 3],

@@ -172,6 +172,15 @@ def test_first_turns_follow_the_grants() -> None:
     assert len(machine.firsts) == 2
 
 
+def test_a_tree_begins_beside_one_that_waits_for_long() -> None:
+    """A core whose tree has been idle for some seconds is free for a tree that has not begun, whatever it holds."""
+    machine = Machine(Turns(room=1.0, cores=1), 1, busy=lambda job, now: 0.0 if job == "waits" else 1.0)
+    machine.add("waits", 0.99)
+    machine.add("sliver", 0.01)
+    machine.run(10.0)
+    assert machine.used["sliver"] > 5.0
+
+
 def test_a_tree_alone_begins_at_once_and_runs_on() -> None:
     """On an idle machine a tree runs from the first moment on without a pause, whatever it holds."""
     machine = Machine(Turns(room=2.0, cores=2), 2)
@@ -187,7 +196,7 @@ def test_a_tree_that_needs_all_cores_gets_them_at_once() -> None:
         machine.add(job, cores)
     machine.run(60.0)
     assert machine.used["wide"] / 60.0 == pytest.approx(1.0, abs=0.15)
-    assert sum(machine.used.values()) >= 0.97 * 120.0
+    assert sum(machine.used.values()) >= 0.95 * 120.0
 
 
 def test_seats_follow_what_a_tree_really_uses() -> None:

@@ -249,7 +249,6 @@ class _ServiceReader:
                 "requests_per_second", above=0.0, wanted="a number above 0"
             ),
             "connections_per_user": section.whole("connections_per_user", least=1),
-            "concurrent": section.whole("concurrent", least=1),
             "retention_days": section.number("retention_days", above=0.0, wanted="a number of days above 0"),
             "keep_decisions": section.whole("keep_decisions", least=1),
         }

@@ -21,7 +21,7 @@ from slaq.core.job import Observation
 from slaq.engines.node.commands.launch import Child
 from slaq.engines.node.commands.records import Launch, LossSourceFailed, Record
 from slaq.engines.node.commands.threads import Threads
-from slaq.engines.node.commands.turn_keeper import Usage
+from slaq.engines.node.commands.turn_keeper import TreeUsage
 from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
 
 #: Readings of what the tree has had that are kept, to tell what a loss took that was reported between two of them.
@@ -38,10 +38,10 @@ class SupervisedCommand:
     #: Where in its log this start begins.
     log_start: int
     #: What the tree had had at some moments, at least one.
-    samples: deque[Usage]
+    samples: deque[TreeUsage]
     #: Number of the last loss, and what the tree had had by then.
     iteration: int
-    seen: Usage
+    seen: TreeUsage
     #: Its first process, once there is one; it waits at its gate for its first turn, and until it is read, but
     #: for its reader no longer than to that moment.
     child: Child | None = None
@@ -76,7 +76,7 @@ class SupervisedCommand:
         """The mark of its processes."""
         return self.launch.tree
 
-    def take(self, items: Iterable[Item], usage: Usage) -> None:
+    def take(self, items: Iterable[Item], usage: TreeUsage) -> None:
         """Take in what was read, given what the tree has had so far."""
         self.samples.append(usage)
         ahead = time.time() - time.monotonic()
@@ -160,13 +160,13 @@ def begin(launch: Launch, number: int) -> SupervisedCommand:
         launch=launch,
         number=number,
         log_start=log.stat().st_size if log.exists() else 0,
-        samples=deque([Usage(now)], maxlen=SAMPLES),
+        samples=deque([TreeUsage(now)], maxlen=SAMPLES),
         iteration=launch.spec.first_iteration - 1,
-        seen=Usage(now),
+        seen=TreeUsage(now),
     )
 
 
-def _interpolated(samples: deque[Usage], at: float) -> Usage:
+def _interpolated(samples: deque[TreeUsage], at: float) -> TreeUsage:
     """Return what the tree had had at a moment, between the two samples around it."""
     place = bisect_left(samples, at, key=lambda usage: usage.at)
     if place == 0 or place == len(samples):
@@ -177,7 +177,7 @@ def _interpolated(samples: deque[Usage], at: float) -> Usage:
     def between(low: float, high: float) -> float:
         return low + (high - low) * part
 
-    return Usage(
+    return TreeUsage(
         at,
         between(before.cpu_seconds, after.cpu_seconds),
         between(before.run_seconds, after.run_seconds),

@@ -12,7 +12,7 @@ from slaq.engines.processes import cores_here
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TreeUsage:
     """What a tree has had up to a moment of `time.monotonic()`."""
 
     at: float
@@ -93,12 +93,12 @@ class TurnKeeper:
         """Return the cores that a tree occupies when it runs."""
         return self._turns.trees[tree].seats
 
-    def usage(self, tree: str) -> Usage:
+    def usage(self, tree: str) -> TreeUsage:
         """Return what a tree has had up to now."""
         now = self._clock()
         taker = self._turns.trees[tree]
         self._turns.settle(tree, self._throttle.cpu_seconds(tree), now)
-        return Usage(now, taker.used, taker.run_seconds, taker.seat_seconds)
+        return TreeUsage(now, taker.used, taker.run_seconds, taker.seat_seconds)
 
     def tick(self) -> float:
         """Do what is due; return the seconds until the next call is due, perhaps infinity."""

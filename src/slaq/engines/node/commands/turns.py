@@ -20,6 +20,8 @@ TICK = 0.05
 MOST_CREDIT, DEEPEST_DEBT = 2.0, 4.0
 #: A tree that has not run yet begins when it holds so many cores, has the credit of a turn, or a seat is left over.
 FIRST_SHARE = 0.5
+#: Seconds after which what an idle tree lends counts as free.
+LOAN = 2.0
 #: How fast the measured parallelism of a tree follows the last window, and what part of another core it may use
 #: without a seat for that core.
 PARALLEL_RATE, TOLERATED = 0.3, 0.3
@@ -53,7 +55,9 @@ class TurnTaker:
     barred: bool = False
     #: Since when it runs; None while it rests.
     runs_since: float | None = None
+    #: Whether it is idle in its turn, and since when.
     idle: bool = False
+    idle_since: float = 0.0
     #: Seconds in which it was let run, up to the last settlement, and those times its seats.
     run_seconds: float = 0.0
     seat_seconds: float = 0.0
@@ -143,8 +147,8 @@ class Turns:
             or (tree.cores is not None and (self._amid_turn(tree, now) or self._stays_idle(tree)))
         }
         free = total - sum(self.trees[job].seats for job in running if self._sits(self.trees[job]))
-        # What idle trees lend is not for those that have not earned a turn: their start would outlast the loan.
-        lent = sum(self.trees[job].seats for job in running if self.trees[job].idle)
+        # What idle trees lend is not for those that have not earned a turn, because a start outlasts a short loan.
+        lent = sum(self.trees[job].seats for job in running if self._returns_soon(self.trees[job], now))
         blocked = begins = False
         for job in sorted(self.trees.keys() - running, key=self._precedence):
             tree = self.trees[job]
@@ -195,8 +199,11 @@ class Turns:
         self._left_at = now
 
     def _forgive(self) -> None:
-        """Move all credits so that the best of those who want to run is at zero: nobody can make up for more."""
-        earning = [tree for tree in self.trees.values() if tree.cores is not None and tree.cores > 0.0]
+        """Move all credits so that the best of those who want to run is at zero: nobody can make up for more.
+
+        Credit towards a first turn stays.
+        """
+        earning = [tree for tree in self.trees.values() if tree.begun and (tree.cores or 0.0) > 0.0]
         wanting = [tree for tree in earning if not tree.free and not tree.idle and tree.limit == math.inf]
         if self.room is None or not wanting:
             return
@@ -215,6 +222,7 @@ class Turns:
         rate = (tree.used - used) / (now - began)
         tree.window = (now, tree.used)
         if rate < IDLE:
+            tree.idle_since = tree.idle_since if tree.idle else now
             tree.idle = True
             return
         if tree.idle:
@@ -236,6 +244,10 @@ class Turns:
     def _has_room(self) -> bool:
         """Whether all together have not used up the room, so that trees without credit may run."""
         return self.room is not None and self._left > -TICK
+
+    @staticmethod
+    def _returns_soon(tree: TurnTaker, now: float) -> bool:
+        return tree.idle and now < tree.idle_since + LOAN
 
     @staticmethod
     def _sits(tree: TurnTaker) -> bool:
