@@ -90,15 +90,19 @@ class Turns:
     _added: int = 0
     #: Whether the trees that run have more seats than there are cores, so that they hold each other up.
     _overfull: bool = False
+    #: The trees that were chosen last, and whether trees or shares have changed since.
+    _chosen: list[str] = field(default_factory=list)
+    _changed: bool = True
 
     def add(self, job: str, now: float, used: float = 0.0) -> None:
         """Take in a tree, which stands still until it is granted something."""
-        self._added += 1
+        self._added, self._changed = self._added + 1, True
         self.trees[job] = TurnTaker(order=self._added, used=used, settled_at=now, window=(now, used))
 
     def remove(self, job: str) -> None:
         """Drop a tree; one that is unknown is left alone."""
         self.trees.pop(job, None)
+        self._changed = True
 
     def widen(self, job: str, threads: int, *, squeezable: bool) -> None:
         """Set the number of threads that a tree was started with."""
@@ -108,6 +112,7 @@ class Turns:
     def grant(self, job: str, cores: float | None) -> None:
         """Change what a tree earns from now on; None lets it stand still at once, infinity run without turns."""
         tree = self.trees[job]
+        self._changed = self._changed or cores is None or math.inf in (cores, tree.cores)
         tree.free = cores == math.inf
         tree.cores = cores
         if cores is None:
@@ -134,6 +139,8 @@ class Turns:
 
         Trees that run are settled before.
         """
+        if self._nothing_to_decide(now):
+            return self._chosen
         for job, tree in self.trees.items():
             if not tree.runs:
                 self.settle(job, tree.used, now)
@@ -168,7 +175,9 @@ class Turns:
             begins = begins or not tree.begun
         self._overfull = free < 0
         self._switch(running, now)
-        return sorted(running, key=lambda job: self.trees[job].order)
+        self._changed = False
+        self._chosen = sorted(running, key=lambda job: self.trees[job].order)
+        return self._chosen
 
     @property
     def taken(self) -> int:
@@ -191,6 +200,12 @@ class Turns:
     def seats(self) -> int:
         """The cores that are shared out in turns."""
         return max(math.ceil((self.cores if self.room is None else self.room) - DUST), 1)
+
+    def _nothing_to_decide(self, now: float) -> bool:
+        """Whether all cores are taken by trees amid their turns, and nobody's share has changed."""
+        running = [self.trees[job] for job in self._chosen] if not self._changed else []
+        full = sum(tree.seats for tree in running) >= self.seats
+        return full and all(self._amid_turn(tree, now) for tree in running)
 
     def _earn(self, now: float) -> None:
         if self.room is not None:
