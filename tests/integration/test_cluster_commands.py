@@ -1,7 +1,10 @@
 """Laws of commands as jobs of an embedded cluster, with real processes."""
 
+import itertools
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,3 +128,30 @@ def test_an_algorithm_that_is_stopped_early_returns_its_model() -> None:
         model = cluster.submit(KMeans(k=9, init="sample", iterations=500), x, max_iterations=3).result()
     assert model.centres.shape == (9, 4)
     assert len(model.losses) == 4
+
+
+def test_programs_and_commands_take_turns_on_the_same_cores() -> None:
+    """Under fair sharing neither a program's tasks nor a command's threads keep the other from its part."""
+
+    def busy(part: Any) -> None:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+
+    def program(ctx: slaq.Context) -> None:
+        for step in itertools.count(1):
+            ctx.map(busy)
+            ctx.report(1.0 / step)
+
+    with slaq.Cluster(cores=2, policy="fair", epoch_seconds=0.2) as cluster:
+        jobs = [
+            cluster.submit(program, np.zeros((64, 2))),
+            *(cluster.submit_command(python("while True: pass"), trains=False) for _ in range(2)),
+        ]
+        deadline = time.monotonic() + 120
+        while sum(job.cpu_seconds for job in jobs) < 6.0:
+            assert time.monotonic() < deadline, [job.cpu_seconds for job in jobs]
+            time.sleep(0.1)
+        used = [job.cpu_seconds for job in jobs]
+        cluster.shutdown(cancel=True)
+    assert min(used) > 0.1 * sum(used), used

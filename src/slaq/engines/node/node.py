@@ -128,10 +128,10 @@ class LocalNode(Node):
         # Files first: a job that is let run finds what it holds.
         for job_id, file in shares.items():
             _attempt(file.write, _share_of(cores.get(job_id, 0.0)))
-        spare = max(self.capacity() - sum(held for job_id, held in cores.items() if job_id in runners), 0.0)
         for runner in self._runners.values():
             mine = {job_id: held for job_id, held in cores.items() if runners.get(job_id) is runner}
-            _attempt(runner.grant, mine, sum(mine.values()) + spare)
+            # What nobody was granted, nobody can use, or may.
+            _attempt(runner.grant, mine, sum(mine.values()))
 
     @override
     def poll(self) -> Sequence[JournalEntry]:

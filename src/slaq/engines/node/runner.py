@@ -32,7 +32,7 @@ class Runner(Protocol[Work_contra]):
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         """Resize every job of this kind at once; one that is not named holds nothing from now on.
 
-        `room` is the cores that jobs of this kind may use together: what nobody of another kind holds.
+        `room` is the cores that jobs of this kind may use together: what some leave idle is for the others.
         """
         ...
 
