@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from slaq.core.appraisal import Appraiser
 from slaq.core.demand import Demand
-from slaq.core.events import CpuUsed, CurveBegan, Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import (
+    CpuUsed,
+    CurveBegan,
+    EndForeseen,
+    Event,
+    JobEnded,
+    LearningRateChanged,
+    LossObserved,
+)
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.policies import TotalQuality
@@ -212,3 +220,43 @@ def test_gains_are_what_policies_ask_for(jobs: int, capacity: int) -> None:
     assert (candidates.gain[:, 0] == 0).all()
     assert (slopes >= 0).all()
     assert (np.diff(slopes, axis=1) <= 1e-9).all()
+
+
+#: What a job may report that means it ill: any number of iterations on, any loss, bounded CPU and wall time.
+ILL = st.tuples(
+    st.sampled_from([1, 1, 2, 1000, 2**31, 2**52]),
+    st.floats() | st.sampled_from([1e308, -1e308, 1.7e308, 5e-324, 0.0, np.nan, np.inf, -np.inf]),
+    st.floats(0.0, 1e12) | st.sampled_from([0.0, 5e-324, 1e12]),
+    st.floats(0.0, 1e11) | st.sampled_from([0.0, 5e-324, 1e11]),
+)
+
+
+@given(
+    st.lists(ILL, min_size=1, max_size=12),
+    st.sampled_from([None, 5e-324, 0.5, 4.0]),
+    st.sampled_from([None, 1, 3, 2**53]),
+    st.booleans(),
+)
+def test_what_one_job_reports_leaves_the_others_candidates_as_they_are(
+    said: list[tuple[int, float, float, float]], most: float | None, total: int | None, maximize: bool
+) -> None:
+    """Whatever numbers a job reports, its own gain stays finite, and another job's candidate is as without it."""
+    alone, beside = roster_of(JobSpec(id="b")), roster_of(JobSpec(id="b"))
+    beside.admit(JobSpec(id="a", demand=Demand(most=most), maximize=maximize), 0.0)
+    if total is not None:
+        beside.absorb([EndForeseen(job_id="a", at=0.0, iterations=total)])
+    for roster in (alone, beside):
+        roster.absorb(curve("b", falling(3.0, 6)))
+    iteration = -1
+    for number, (step, loss, cpu, wall) in enumerate(said):
+        iteration = min(iteration + step, 2**53 + number)
+        observation = Observation(iteration=iteration, loss=loss, cpu_seconds=cpu, wall_seconds=wall)
+        beside.absorb([LossObserved(job_id="a", at=float(number), observation=observation)])
+        usual = APPRAISER.appraise(alone, 32, 12.0).candidates
+        found = APPRAISER.appraise(beside, 32, 12.0).candidates
+        assert np.isfinite(found.gain).all()
+        assert np.isfinite(found.loss).all()
+        row = found.ids.index("b")
+        np.testing.assert_array_equal(found.gain[row], usual.gain[0])
+        assert found.loss[row] == usual.loss[0]
+        assert TotalQuality().allocate(found, 32).units.sum() <= 32

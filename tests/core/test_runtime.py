@@ -61,4 +61,5 @@ def test_an_iteration_that_seems_to_cost_nothing_can_still_be_learned_from() -> 
     """If the clock is too coarse for the first iteration, the cost is finite, and later iterations correct it."""
     assert np.isfinite(seconds(learned([0.0]), 1.0))
     assert np.isinf(seconds(learned([0.0]), 0.0))
+    assert np.isinf(seconds(learned([1.0]), 5e-324))
     assert learned([0.0] + [10.0] * 200).cpu[0] == pytest.approx(10.0, rel=0.05)

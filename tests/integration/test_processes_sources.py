@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from slaq.engines.node.commands.loss_sources import (
     LossSource,
     Reported,
 )
+from slaq.engines.node.commands.reader_process import CREDIT, LossReader, ReaderMessage, WatchOrder
 from slaq.engines.node.reports import NewRate, Reading
+from slaq.engines.node.wire import Channel, Head
 from slaq.jobs.loss_pattern import checked_pattern
 
 
@@ -255,3 +258,25 @@ def test_one_process_is_listened_to_at_a_time(tmp_path: Path) -> None:
         os.waitpid(pid, 0)
     append(path, report_line(3.0, os.getpid()))
     assert losses(source) == [3.0]
+
+
+def test_many_commands_that_all_report_are_all_heard(tmp_path: Path) -> None:
+    """However few messages may be under way, every command of a user comes to be read in its turn."""
+    ours, theirs = socket.socketpair()
+    supervisor, reader = Channel(ours), LossReader(Channel(theirs))
+    files = [tmp_path / f"{number}.jsonl" for number in range(3 * CREDIT)]
+    heard: set[int] = set()
+    with ours, theirs:
+        for number, file in enumerate(files):
+            file.touch()
+            reader._open(number, WatchOrder(reports=str(file), log=str(tmp_path / "log.txt")))
+        for _ in range(4):
+            for file in files:
+                append(file, report_line(1.0, os.getpid()))
+            reader._look()
+            while (message := supervisor.receive_now()) is not None:
+                if message.head.kind == ReaderMessage.ITEMS:
+                    heard.add(message.head.a)
+                    supervisor.send(Head(ReaderMessage.TAKEN, a=1))
+                    reader._hear()
+    assert heard == set(range(len(files)))

@@ -45,8 +45,8 @@ class RuntimeModel(Rows):
         self.seen[rows] = seen + 1
 
     def seconds(self, rows: Integers, cpu: Floats, cores: Floats) -> Floats:
-        """Return seconds per iteration: rows by columns of `cores`; infinite at 0 cores."""
-        with np.errstate(divide="ignore"):
+        """Return seconds per iteration: rows by columns of `cores`; infinite at 0 cores, or next to none."""
+        with np.errstate(divide="ignore", over="ignore"):
             parallel = cpu[:, None] / cores
         serial = self.serial[rows, None]
         believed = (self.seen[rows, None] >= SERIAL_AFTER) & (serial > SERIAL_SHARE * parallel)

@@ -204,6 +204,9 @@ class LossReader:
                 self._tell_failure(number, watched)
                 if watched.finishing and watched.progress != before:
                     self._tell_progress()
+            if watched.items and self._credit:
+                # The others come first the next time: credit may not last for all.
+                self._commands[number] = self._commands.pop(number)
             while watched.items and self._credit:
                 self._send_items(number, watched)
             if watched.finishing and self._credit and watched.at_end:
