@@ -45,6 +45,7 @@ from slaq.engines.node.programs.driver_messages import (
     Left,
     LossTold,
     RateTold,
+    TotalTold,
     read_driver_message,
 )
 from slaq.engines.node.programs.messages import MessageKind
@@ -460,6 +461,9 @@ def _check_driver_message(message: Message) -> None:
         assert np.isfinite(said.learning_rate)
     elif isinstance(said, DemandTold):
         check_demand(said.demand)
+    elif isinstance(said, TotalTold):
+        check_whole(said.iterations)
+        assert said.iterations > 0
     elif isinstance(said, Left):
         check_text(said.reason, LONGEST_REASON)
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import slaq
 from slaq import Cluster, reporting
+from slaq.algorithms import KMeans
 from slaq.core.errors import JobOptionError
 from slaq.core.events import EndForeseen, LossObserved
 from slaq.core.job import JobSpec, Observation
@@ -111,6 +113,22 @@ def test_jobs_of_a_cluster_number_their_iterations(cluster: Cluster, kind: str) 
         job = cluster.submit_command([sys.executable, "-c", code], env=ENV)
     assert job.wait(timeout=PATIENCE)
     assert (seen(job), job.total) == (KEPT, 20)
+
+
+def test_algorithms_of_slaq_say_when_they_end(cluster: Cluster) -> None:
+    """Their number of iterations is the known end."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    job = cluster.submit(KMeans(k=2, iterations=7, tolerance=0.0), x)
+    assert job.wait(timeout=PATIENCE)
+    assert job.total == 7
+
+
+def test_a_loss_counts_before_a_total() -> None:
+    """A line of a script's own that has both is a loss."""
+    line = b'{"total": 5, "loss": 0.5, "time": 1.5, "pid": 1}'
+    said = parse_report(line)
+    assert said is not None
+    assert isinstance(said.item, Reading)
 
 
 def test_the_limit_of_the_owner_is_an_end_too(cluster: Cluster) -> None:

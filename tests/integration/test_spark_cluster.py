@@ -150,7 +150,8 @@ def test_programs_run_as_they_do_inline(cluster: SparkCluster) -> None:
         ctx.report(1.0)
         parts = ctx.map(_of_part, np.ones(3))
         ctx.checkpoint(len(parts))
-        ctx.report(0.5, size=len(parts))
+        ctx.report(0.5, step=3, total=9, size=len(parts))
+        ctx.report(0.7, step=3)
         return parts
 
     job = cluster.submit_program(program, (x, y), partitions=5)
@@ -158,6 +159,7 @@ def test_programs_run_as_they_do_inline(cluster: SparkCluster) -> None:
     assert job.result(PATIENCE) == inline
     assert (job.directory / "checkpoint").exists()
     assert [dict(one) for one in job.metrics] == [{}, {"size": 5.0}]
+    assert ([one.iteration for one in job.observations], job.total) == ([0, 3], 9)
 
     def faulty(ctx: Context) -> None:
         ctx.map(lambda part: 1 // (part.index - 2))

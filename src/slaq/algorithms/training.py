@@ -93,6 +93,6 @@ class TrainingRun:
     def record(self, loss: float, state: Any) -> None:
         """Report the loss of a state that an iteration reached (the first time: that training starts from)."""
         self.losses = (*self.losses, float(loss))
-        self._ctx.report(loss)
+        self._ctx.report(loss, total=self._limit)
         if self.iteration % self._every == 0 or not self.goes_on:
             self._ctx.checkpoint({"state": state, "losses": self.losses})

@@ -180,10 +180,10 @@ class EstimatorProgram:
         if ctx.restored is None:
             [first] = ctx.map(_loss_at_start, estimator, self.loss, self.compare)
             if first is not None:
-                ctx.report(first)
+                ctx.report(first, total=self.iterations)
         for iteration in range(done, self.iterations):
             [(estimator, loss)] = ctx.map(_improved, estimator, self.improve, self.loss, iteration)
-            ctx.report(loss)
+            ctx.report(loss, step=iteration + 1, total=self.iterations)
             ctx.checkpoint((iteration + 1, estimator))
         return estimator
 

@@ -80,7 +80,8 @@ def parse_report(line: bytes) -> Report | None:
     if "can_use" in record:
         demand = read_demand(record["can_use"])
         return None if demand is None else Report(item=NewDemand(demand=demand, at=at), pid=pid)
-    if "total" in record:
+    # A line of a script's own that has both is taken for a loss.
+    if "total" in record and "loss" not in record:
         total = _new_total(record["total"], at)
         return None if total is None else Report(item=total, pid=pid)
     rate, loss = record.get("learning_rate"), number(record.get("loss"))

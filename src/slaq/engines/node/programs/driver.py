@@ -38,6 +38,8 @@ class DriverContext(Context):
         self._map = 0
         #: The number of the next report.
         self._iteration = 0
+        #: How many iterations there will be in all, as last told.
+        self._total = 0
         #: The loss of iteration 0, and whether a map was run since the last report.
         self._first = math.nan
         self._mapped = False
@@ -91,8 +93,9 @@ class DriverContext(Context):
         value, iteration = float(loss), self._iteration if step is None else whole_number("step", step)
         said = json.dumps({name: float(one) for name, one in metrics.items()}) if metrics else ""
         self._look()
-        if total is not None:
-            self._send(MessageKind.TOTAL, c=whole_number("total", total))
+        if total is not None and total != self._total:
+            self._total = whole_number("total", total)
+            self._send(MessageKind.TOTAL, c=self._total)
         if iteration < self._iteration:
             return
         self._iteration = iteration
