@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
@@ -27,8 +27,9 @@ _LARGEST_ITERATION = 2**53
 _DELIMITERS = (",", "\t", ";")
 
 
-#: A byte of a file; for a loss file, also how many losses were read, how many of these were told before, the first.
-Place = Sequence[float]
+#: How far was read, as JSON can hold it: for a loss file a byte, how many losses were read, how many of these were
+#: told before, and the first.
+Place = Sequence[Any]
 
 
 class LossSource(Protocol):
