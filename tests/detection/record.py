@@ -6,9 +6,11 @@ Each kind is a script of its own, run in a fresh folder. Its output, standard er
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 HERE = Path(__file__).parent / "recorded"
@@ -80,7 +82,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "sklearn_hist": (
         DATA + "from sklearn.ensemble import HistGradientBoostingClassifier\n"
-        "HistGradientBoostingClassifier(max_iter=20, verbose=1, early_stopping=True, scoring='loss').fit(x, y)",
+        "HistGradientBoostingClassifier(max_iter=20, verbose=2, early_stopping=True, scoring='loss').fit(x, y)",
         (),
     ),
     "lightgbm": (
@@ -123,7 +125,9 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "import os\nos.environ['KERAS_BACKEND'] = 'torch'\n" + DATA + "import keras\n"
         "net = keras.Sequential([keras.layers.Dense(1, activation='sigmoid')])\n"
         "net.compile(optimizer='sgd', loss='binary_crossentropy', metrics=['accuracy'])\n"
-        "net.fit(x, y, epochs=5, batch_size=16, validation_split=0.2)",
+        "class Slow(keras.callbacks.Callback):\n"
+        "    def on_train_batch_end(self, batch, logs=None):\n        import time; time.sleep(0.06)\n"
+        "net.fit(x, y, epochs=4, batch_size=16, validation_split=0.2, callbacks=[Slow()])",
         (),
     ),
     "keras_lines": (
@@ -148,6 +152,12 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
         LIGHTNING.replace("BAR", "True")
         + "lightning.Trainer(max_epochs=4, logger=False, enable_checkpointing=False, accelerator='cpu')"
         ".fit(Net(), data, data)",
+        (),
+    ),
+    "lightning_tqdm": (
+        LIGHTNING.replace("BAR", "True") + "from lightning.pytorch.callbacks import TQDMProgressBar\n"
+        "lightning.Trainer(max_epochs=4, logger=False, enable_checkpointing=False, accelerator='cpu',"
+        " callbacks=[TQDMProgressBar()]).fit(Net(), data, data)",
         (),
     ),
     "lightning_csv": (
@@ -211,7 +221,19 @@ def record(kind: str) -> None:
                 place = HERE / kind / path.relative_to(folder)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
+                if place.suffix == ".db":
+                    _keep_metrics(place)
     sys.stderr.write(f"{kind}: status {done.returncode}, {len(output)} bytes\n")
+
+
+def _keep_metrics(path: Path) -> None:
+    """Drop all tables but that of the metrics: MLflow's have 900 KB."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if name != "metrics" and not name.startswith("sqlite_"):
+                db.execute(f'DROP TABLE "{name}"')
+        db.execute("VACUUM")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slaq.detection.names import Rank, rank, same_name
+from slaq.detection.names import Rank, is_series, rank, same_name
 from slaq.detection.steps import IterationCounter
 
 #: Losses of a series before it may be chosen, and those after which one that does not fall is passed over, or, for
@@ -76,7 +76,8 @@ class SeriesChooser:
     def __init__(self, wanted: str | None = None) -> None:
         self._wanted = wanted
         self._candidates: dict[SeriesKey, Candidate] = {}
-        self._others: dict[str, None] = {}
+        #: What else there is, and how often it was seen.
+        self._others: dict[str, int] = {}
 
     def see(self, key: SeriesKey, ranked: Rank | None) -> Candidate | None:
         """Return the candidate of a series; None for one that cannot be chosen, which is remembered by name."""
@@ -85,8 +86,8 @@ class SeriesChooser:
             return found
         eligible = ranked is not None if self._wanted is None else same_name(key.name, self._wanted)
         if not eligible or len(self._candidates) >= MOST_SERIES:
-            if len(self._others) < MOST_SERIES:
-                self._others[key.name] = None
+            if key.name in self._others or (len(self._others) < MOST_SERIES and is_series(key.name)):
+                self._others[key.name] = self._others.get(key.name, 0) + 1
             return None
         found = self._candidates[key] = Candidate(key, ranked, len(self._candidates))
         return found
@@ -112,7 +113,8 @@ class SeriesChooser:
     def others(self, chosen: SeriesKey | None) -> tuple[str, ...]:
         """Return the names of what else there was, losses first."""
         names = dict.fromkeys(key.name for key in self._candidates)
-        names.update(self._others)
+        # What was printed once is no curve.
+        names.update(dict.fromkeys(name for name, count in self._others.items() if count > 1))
         return tuple(name for name in names if chosen is None or name != chosen.name)[:MOST_OTHERS]
 
 

@@ -44,6 +44,9 @@ _REFUSED = _words(
 )
 
 
+_STEPS = _words("epoch epochs iteration iterations iter step steps batch round time s")
+
+
 class Rank(IntEnum):
     """How good a choice a series is; the least is the best."""
 
@@ -63,6 +66,11 @@ class Rank(IntEnum):
 def tokens(name: str) -> tuple[str, ...]:
     """Return the words in a name, in lower case: `trainLoss/mean_1` has train, loss, mean and 1."""
     return tuple(token.lower() for token in _TOKEN.findall(name[:LONGEST_NAME].replace("'s", " ")))
+
+
+def is_series(name: str) -> bool:
+    """Return whether a name may be that of a curve: no count of steps, and no path of a source file."""
+    return ".py" not in name and len(name) <= 40 and not _STEPS.issuperset(tokens(name)[-1:])
 
 
 def same_name(name: str, other: str) -> bool:

@@ -19,8 +19,9 @@ _NUMBER = (
     r"|[-+]?(?:nan|inf(?:inity)?)"
 )
 _PAIR = re.compile(
-    r"(?<![\w.])(?P<name>[a-z_](?:[\w./@-]|'s\b){0,90})(?:\s?\([a-z_ ]{1,20}\))?[\"'`]?"
-    r"(?:\s*(?:->|=>|==|[:=])\s*|\s+(?:is|was|of)\s+|\s{1,8})"
+    r"(?<![\w.])(?P<name>[a-z_](?:[\w./@-]|'s\b){0,90})(?P<aside>\s?\([a-z_ ]{1,20}\))?[\"'`]?"
+    r"(?:\s+(?:at|after|for|in|on)\s+(?:the\s+)?(?:[a-z_]{1,12}\s+)?#?\d{1,12}\b(?![.,]\d))?"
+    r"(?:\s*(?:->|=>|==|[:=|])\s*|\s+(?:is|was|of)\s+|\s{1,8})"
     r"[\"'(\[]?\s*(?:[a-z_.]{0,20}(?:tensor|array|float\d*)\()?"
     rf"(?P<value>{_NUMBER})(?![\w%]|[.:/-]\d|\s?/\s?\d|\s?%)",
     re.IGNORECASE,
@@ -63,6 +64,8 @@ class Found:
     bar: str = ""
     #: What tqdm shows as its count, which it does not always bring up to date.
     count: str = ""
+    #: The step and the steps of a bar that is drawn between such lines.
+    near: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -85,7 +88,9 @@ class OutputParser:
         if where.passed is not None:
             self.passed, self.passes = where.passed, where.passes or self.passes
         found = self._pairs(text, where)
-        if where.bar and not any(one.rank is not None for one in found) and where.steps is not None:
+        # Of several bars, the longest is that of the training.
+        longest = where.bar and where.steps is not None and where.steps >= (self.steps or 0)
+        if longest and not any(one.rank is not None for one in found):
             self.at_step, self.steps = where.step, where.steps
         return found or self._row(text)
 
@@ -100,19 +105,29 @@ class OutputParser:
 
     def _pairs(self, text: str, where: "_Where") -> list[Found]:
         found: list[Found] = []
+        known: set[tuple[str, str]] = set()
+        # What stands between the pairs names the line; pairs may come and go.
+        between, end = "", 0
         for match in _PAIR.finditer(text):
+            between, end = f"{between} {text[end : match.start()]}"[-400:], match.end()
             value = _number(match["value"])
             if value is None:
                 continue
             before = text[max(match.start() - 400, 0) : match.start()]
             words = _WORD.findall(_COUNTED.sub(" ", before))
             name = _full_name(match["name"].rstrip("'.:-"), before)
+            if match["aside"] and set(tokens(match["aside"])) & (TRAINING | HELD_OUT):
+                name += match["aside"]
             role = _role(words)
             ranked = rank(name, held_out=role == "held out", trained=role == "training")
             if ranked is None and name in ("learn", "test") and _CATBOOST.match(text):
                 ranked = Rank.METRIC if name == "learn" else Rank.HELD_OUT_METRIC
             if name[:LONGEST_NAME].isprintable():
-                place = " ".join(w for w in words if w.lower() not in _UNSTEADY)[:LONGEST_PLACE]
+                steady = (w for w in _WORD.findall(_COUNTED.sub(" ", between)) if w.lower() not in _UNSTEADY)
+                place = " ".join((role, *steady) if role == "held out" else steady)[:LONGEST_PLACE]
+                if (name, place) in known:
+                    continue
+                known.add((name, place))
                 found.append(self._placed(name[:LONGEST_NAME], place, value, ranked, where))
             if len(found) == MOST_PAIRS:
                 break
@@ -130,7 +145,11 @@ class OutputParser:
             steps=where.steps,
             bar=where.bar,
             count=where.count,
+            near=self._near() if where.steps is None else None,
         )
+
+    def _near(self) -> tuple[int, int] | None:
+        return None if self.at_step is None or self.steps is None else (self.at_step, self.steps)
 
     def _row(self, text: str) -> list[Found]:
         """Read a line of a table, or its heading."""

@@ -123,7 +123,7 @@ class IterationCounter:
 
     def _reckon(self, found: Found) -> None:
         """Take note of how far the training is, and how far it goes."""
-        self.bar = self.bar or bool(found.bar)
+        self.bar = self.bar or bool(found.bar) or found.near is not None
         self.from_zero = self.from_zero or found.passed == 0
         made, most = _reckoned(found, first=0 if self.from_zero else 1)
         if not 0 < most < LARGEST_STEP:
@@ -141,6 +141,8 @@ def _reckoned(found: Found, *, first: int) -> tuple[int, int]:
         if found.steps is not None and found.step is not None:
             return (found.passed - first) * found.steps + found.step, found.passes * found.steps
         return found.passed + 1 - first, found.passes
+    if found.near is not None:
+        return found.near
     if found.passed is not None or found.steps is None or found.step is None:
         return 0, 0
     return found.step, found.steps

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from slaq.detection.lines import LONGEST_LINE
 from slaq.detection.search import LossSearch
+from slaq.engines.node.commands.folder_files import catboost_rounds
 from slaq.engines.node.commands.loss_folder import LossFolder
 from slaq.engines.node.commands.loss_sources import LossSource, Place
 from slaq.engines.node.commands.tail import Tail
@@ -52,7 +53,7 @@ class DetectedLosses(LossSource):
         #: Whether the choice was told, and what was told to be wrong.
         self._told = False
         self._trouble = ""
-        self._finished = False
+        self._finished = self._asked_rounds = False
         start, skip = None, (0, 0.0)
         if place is not None:
             kind, offset, state, skip = place
@@ -145,9 +146,23 @@ class DetectedLosses(LossSource):
         if not self._told:
             return [self._tell(chosen.key.file, chosen.key.name)]
         items: list[Item] = [Reading(loss=loss, at=at) for loss, at in self._search.losses()]
-        if (total := self._search.total()) is not None and self._order.first + total > 1:
+        if (total := self._total()) is not None and self._order.first + total > 1:
             items.append(NewTotal(iterations=self._order.first + total - 1, at=time.time()))
         return items
+
+    def _total(self) -> int | None:
+        """Return how many losses there will be in all, where that is known anew."""
+        chosen, folder = self._search.chosen, self._order.folder
+        # CatBoost prints its rounds without their number, and tells that in a file.
+        if (
+            chosen is not None
+            and chosen.key.name == "learn"
+            and folder is not None
+            and not self._asked_rounds
+        ):
+            self._asked_rounds = True
+            return catboost_rounds(folder / "catboost_info", self._began_at[1])
+        return self._search.total()
 
     def _tell(self, file: str, name: str) -> Item:
         """Tell the choice, and read nothing but it from now on."""

@@ -40,7 +40,7 @@ _LONGEST_LINE, _PIECE = 65536, 256 * 1024
 _COUNT = re.compile(rb'"iteration_count":(\d{1,15})\b')
 
 
-class FileSource(Protocol):
+class PointFile(Protocol):
     """Yields the points of one file as they appear, each once. Never waits for whoever writes the file."""
 
     #: Whether others may have added to the file before.
@@ -59,7 +59,7 @@ class FileSource(Protocol):
         ...
 
 
-class _Table(FileSource):
+class _Table(PointFile):
     """CSV, JSON Lines, or CatBoost's table. One that is written anew tells its old rows again: they are skipped."""
 
     appended = True
@@ -115,14 +115,10 @@ class _Table(FileSource):
         return True
 
     def _total(self) -> int | None:
-        """Return the number of rounds that CatBoost tells beside its table."""
-        if self._path.suffix != ".tsv":
-            return None
-        found = _COUNT.search(_content(self._path.with_name("catboost_training.json"), 65536))
-        return int(found[1]) if found else None
+        return catboost_rounds(self._path.parent) if self._path.suffix == ".tsv" else None
 
 
-class _Events(FileSource):
+class _Events(PointFile):
     """An event file of TensorBoard."""
 
     appended = False
@@ -144,7 +140,7 @@ class _Events(FileSource):
         """Hold nothing open."""
 
 
-class _State(FileSource):
+class _State(PointFile):
     """The newest `trainer_state.json` of a folder with checkpoints: each holds the whole story so far."""
 
     appended = False
@@ -180,7 +176,7 @@ class _State(FileSource):
         """Hold nothing open."""
 
 
-class _Mlflow(FileSource):
+class _Mlflow(PointFile):
     """MLflow's database."""
 
     appended = False
@@ -201,7 +197,7 @@ class _Mlflow(FileSource):
         """Hold nothing open."""
 
 
-class _Asked(FileSource):
+class _Asked(PointFile):
     """Stands for a file that is only asked about."""
 
     appended = False
@@ -219,7 +215,7 @@ class _Asked(FileSource):
 _ASKED = _Asked()
 
 
-def source_for(path: Path, *, since: float, skip: bool = False, only_ask: bool = False) -> FileSource | None:
+def source_for(path: Path, *, since: float, skip: bool = False, only_ask: bool = False) -> PointFile | None:
     """Return what reads a file; None where its name does not say that it holds losses.
 
     With `skip` a table is read from its present end on. With `only_ask` nothing is opened.
@@ -239,6 +235,18 @@ def source_for(path: Path, *, since: float, skip: bool = False, only_ask: bool =
     if events:
         return _Events(path)
     return _State(path) if state else _Mlflow(path, since)
+
+
+def catboost_rounds(folder: Path, since: float = 0.0) -> int | None:
+    """Return the number of rounds that CatBoost tells in a folder of its, where it did so after a moment."""
+    path = folder / "catboost_training.json"
+    try:
+        if path.lstat().st_mtime < since:
+            return None
+    except OSError:
+        return None
+    found = _COUNT.search(_content(path, 65536))
+    return int(found[1]) if found else None
 
 
 def _with_total(point: Point, total: int) -> Point:

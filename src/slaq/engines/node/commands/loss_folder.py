@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slaq.detection.point import Point
-from slaq.engines.node.commands.folder_files import FileSource, source_for
+from slaq.engines.node.commands.folder_files import PointFile, source_for
 from slaq.engines.node.commands.marks import mark_of
 from slaq.engines.processes import stat_fields
 
@@ -51,7 +51,7 @@ class LossFolder:
         self._folder = folder.absolute()
         self._mark = mark
         self._since = time.time() - _SLACK if since is None else since
-        self._sources: dict[str, FileSource] = {}
+        self._sources: dict[str, PointFile] = {}
         self._due, self._pause = 0.0, FIRST_LOOK
         self._kept = ""
         #: Points of the series kept to that were read; those that an earlier reader had told are passed over.

@@ -39,7 +39,7 @@ class MlflowReader:
             return ()
         try:
             rows = self._rows(wal=before[_KIND_AT] == _WAL)
-        except sqlite3.Error:
+        except (sqlite3.Error, ValueError):
             return ()
         if before[_KIND_AT] != _WAL and self._version() != before:
             return ()
@@ -58,6 +58,7 @@ class MlflowReader:
             return work > MOST_WORK // 10_000
 
         try:
+            db.text_factory = _text
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             db.set_progress_handler(count, 10_000)
             db.execute("PRAGMA trusted_schema = OFF")
@@ -89,3 +90,7 @@ class MlflowReader:
             step=step if whole and isinstance(step, int) else None,
             at=min(stamp / 1000, 1e11),
         )
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace")

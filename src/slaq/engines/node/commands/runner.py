@@ -310,6 +310,8 @@ class CommandRunner(Runner[CommandJob]):
         elif isinstance(record, LossSourceChanged):
             if record.trouble:
                 _log.warning("no losses", extra={"job": record.job_id, "reason": record.trouble})
+            if run.job.command.loss_pattern is not None or run.job.command.loss_file is not None:
+                run.unread = record.trouble
             self._journal.enter([JournalEntry(record)])
         elif isinstance(record, JobDelayed):
             _log.warning("command delayed", extra={"job": record.job_id, "reason": record.reason or None})
