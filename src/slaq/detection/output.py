@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from slaq.detection.lines import seen
 from slaq.detection.names import HELD_OUT, LONGEST_NAME, TRAINING, Rank, rank, tokens
@@ -79,15 +80,15 @@ class OutputParser:
     steps: int | None = None
     at_step: int | None = None
 
-    def feed(self, line: bytes) -> list[Found]:
-        """Return the named numbers in a line, in order."""
+    def feed(self, line: bytes, only: str = "") -> list[Found]:
+        """Return the named numbers in a line, in order; with `only` perhaps only those of one name."""
         text = seen(line)
         if not text.strip():
             return []
         where = _Where.of(text)
         if where.passed is not None:
             self.passed, self.passes = where.passed, where.passes or self.passes
-        found = self._pairs(text, where)
+        found = self._pairs(text, where, only)
         # Of several bars, the longest is that of the training.
         longest = where.bar and where.steps is not None and where.steps >= (self.steps or 0)
         if longest and not any(one.rank is not None for one in found):
@@ -103,15 +104,15 @@ class OutputParser:
         """Return a parser that goes on from a state."""
         return cls(*state)  # type: ignore[arg-type]
 
-    def _pairs(self, text: str, where: "_Where") -> list[Found]:
+    def _pairs(self, text: str, where: "_Where", only: str) -> list[Found]:
         found: list[Found] = []
         known: set[tuple[str, str]] = set()
         # What stands between the pairs names the line; pairs may come and go.
         between, end = "", 0
-        for match in _PAIR.finditer(text):
+        for match in islice(_PAIR.finditer(text), MOST_PAIRS):
             between, end = f"{between} {text[end : match.start()]}"[-400:], match.end()
             value = _number(match["value"])
-            if value is None:
+            if value is None or (only and match["name"].rstrip("'.:-") not in only):
                 continue
             before = text[max(match.start() - 400, 0) : match.start()]
             words = _WORD.findall(_COUNTED.sub(" ", before))
@@ -129,8 +130,6 @@ class OutputParser:
                     continue
                 known.add((name, place))
                 found.append(self._placed(name[:LONGEST_NAME], place, value, ranked, where))
-            if len(found) == MOST_PAIRS:
-                break
         return found
 
     def _placed(self, name: str, place: str, value: float, ranked: Rank | None, where: "_Where") -> Found:
@@ -270,7 +269,8 @@ def _cells(text: str, wanted: int) -> list[str]:
     stripped = text.strip().strip("|│┃").strip()
     cells = [cell.strip() for cell in _GAP.split(stripped)]
     plain = stripped.split()
-    return plain if len(cells) < 2 or (wanted == len(plain) != len(cells)) else cells
+    chosen = plain if len(cells) < 2 or (wanted == len(plain) != len(cells)) else cells
+    return chosen if len(chosen) <= MOST_COLUMNS else []
 
 
 def _number(text: str) -> float | None:

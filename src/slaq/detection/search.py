@@ -23,7 +23,7 @@ class LossSearch:
     def read_line(self, line: bytes, at: float | None = None) -> list[Found]:
         """Take in a line of output; return the numbers that it names."""
         self.lines += 1
-        found = self._parser.feed(line)
+        found = self._parser.feed(line, "" if self.chosen is None else self.chosen.key.name)
         for one in found:
             series = self._series(SeriesKey("", one.name, one.place), one)
             if series is not None:
