@@ -149,6 +149,9 @@ class Cluster(RunningCluster):
                 max_cores=asked["max_cores"],
                 threads=asked["threads"],
                 memory=asked["memory"],
+                search=asked["trains"],
+                loss_series=asked["loss"],
+                trains=asked["trains"],
             )
             job = CommandJob(command=command, goal=Goal.asked(asked), max_restarts=asked["max_restarts"])
             self._live.engine.prepare(spec.id, job)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from slaq.core.demand import Demand
 from slaq.core.job import Observation
-from slaq.engines.node.reports import NewDemand, NewRate, NewTotal, Reading
+from slaq.engines.node.reports import NewDemand, NewRate, NewSource, NewTotal, Reading, as_json, item_from
 from slaq.jobs.options import MOST_CORES
 
 #: Seconds for all targets together, by hand; 0 for the few examples that every run of the tests tries.
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 #: The bounds that hold for all that a job writes.
 LARGEST_INTEGER, LARGEST_PID = 2**53, 2**31 - 1
-MOST_METRICS, LONGEST_NAME = 64, 100
+MOST_METRICS, LONGEST_NAME, LONGEST_NOTICE = 64, 100, 600
 MOST_SECONDS = 1e12
 
 _laws: list[str] = []
@@ -146,7 +146,7 @@ def _line(record: object) -> bytes:
     return json.dumps(record).encode()
 
 
-def _spoilt(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+def spoilt(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Return the lines with bytes replaced, left out or put in between."""
     change = st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=3))
 
@@ -170,7 +170,7 @@ REAL = st.builds(
     | st.fixed_dictionaries({"metrics": METRICS})
     | st.fixed_dictionaries({"can_use": DEMANDS}),
 )
-REPORTS = REAL | RECORDS.map(_line) | _spoilt(REAL) | st.binary(max_size=60) | st.just(b"[" * 100_000)
+REPORTS = REAL | RECORDS.map(_line) | spoilt(REAL) | st.binary(max_size=60) | st.just(b"[" * 100_000)
 REPORT_FILES = st.lists(REPORTS, max_size=8).map(b"\n".join)
 
 CELLS = st.sampled_from(
@@ -256,6 +256,13 @@ def check_item(item: object) -> None:
         check_whole(item.iterations)
         assert item.iterations > 0
         check_seconds(item.at)
+    elif isinstance(item, NewSource):
+        sent = item_from(as_json(item))
+        assert isinstance(sent, NewSource)
+        assert len(sent.others) <= MOST_METRICS
+        for text in (sent.series, sent.place, sent.trouble, *sent.others):
+            check_text(text, LONGEST_NOTICE)
+            assert text.isprintable()
     elif isinstance(item, NewDemand):
         check_demand(item.demand)
         check_seconds(item.at)

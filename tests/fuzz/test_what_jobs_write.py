@@ -23,10 +23,17 @@ from hypothesis import strategies as st
 from slaq.core.errors import JobOptionError, LossSourceError
 from slaq.core.events import DemandChanged, EndForeseen, LossObserved
 from slaq.core.job import JobSpec, Observation
+from slaq.detection.lines import LineCutter
+from slaq.detection.point import Point
+from slaq.detection.search import LossSearch
+from slaq.detection.tables import TableReader
+from slaq.detection.tfevents import EventReader
+from slaq.detection.trainer_state import read_trainer_state
 from slaq.engines import checkpoints
 from slaq.engines.clock import WallClock
 from slaq.engines.files import TAIL_BYTES, TAIL_LINES, last_lines
 from slaq.engines.journal import Journal
+from slaq.engines.node.commands.detected import DetectedLosses, Search
 from slaq.engines.node.commands.loss_sources import (
     LONGEST_OUTPUT_LINE,
     LossFile,
@@ -34,6 +41,7 @@ from slaq.engines.node.commands.loss_sources import (
     LossSource,
     Reported,
 )
+from slaq.engines.node.commands.mlflow_metrics import MlflowReader
 from slaq.engines.node.commands.tail import Tail
 from slaq.engines.node.commands.unread import Allowance, unread
 from slaq.engines.node.external import ExternalJob, ExternalRunner
@@ -61,7 +69,9 @@ from slaq.stores.sqlite.records import JobIdentity
 from slaq.testing.store_contract import IN_MEMORY
 from tests.fuzz.targets import (
     DEMANDS,
+    LARGEST_INTEGER,
     LARGEST_PID,
+    LONGEST_NAME,
     LOSS_FILES,
     NUMBERS,
     REPORT_FILES,
@@ -73,9 +83,11 @@ from tests.fuzz.targets import (
     check_metrics,
     check_number,
     check_observation,
+    check_seconds,
     check_text,
     check_whole,
     fuzz,
+    spoilt,
 )
 
 pytestmark = [
@@ -267,6 +279,110 @@ def test_loss_files(before: bytes, happens: list[tuple[Any, bytes]], column: str
         _check_source(LossFile(path, column), path, happens)
 
 
+#: Real output and files of losses, spoilt, and what is like neither.
+RECORDED = Path(__file__).parents[1] / "detection" / "recorded"
+OUTPUTS = st.sampled_from([path.read_bytes()[:6000] for path in sorted(RECORDED.glob("*.txt"))])
+NUMBERED = st.builds(
+    lambda *parts: b"".join(parts),
+    st.sampled_from(
+        [b"loss", b"train_loss: ", b"Epoch 3/10 ", b"12%|#| ", b"| ", b"{'loss': ", b"[7]\tlearn: "]
+    ),
+    st.sampled_from(
+        [b"1e999", b"9" * 5000, b"nan", b"-.5", b"1,000.5", b"3/0", b"0/0 [", b"1/9 [00:01<00:02, ", b"\x1b["]
+    ),
+    st.binary(max_size=20),
+)
+LINES = spoilt(OUTPUTS) | st.lists(NUMBERED | st.binary(max_size=40), max_size=30).map(b"\n".join)
+DATABASE = (RECORDED / "mlflow" / "mlflow.db").read_bytes()
+(EVENTS,) = (RECORDED / "tensorboard").glob("runs/a/*")
+(STATE,) = (RECORDED / "huggingface").glob("out/*/trainer_state.json")
+
+
+def check_point(point: Point) -> None:
+    """A number with a name that can be shown, and a step that can be stored."""
+    check_text(point.series, LONGEST_NAME)
+    assert point.series.isprintable()
+    check_number(point.value)
+    for step in (point.step, point.total):
+        if step is not None:
+            check_whole(step)
+    if point.at is not None:
+        check_seconds(point.at)
+
+
+@fuzz(content=LINES, wanted=st.none() | st.sampled_from(["loss", "\n", "lr"]))
+def test_losses_in_any_output(content: bytes, wanted: str | None) -> None:
+    """Whatever is printed, what is found of it is bounded, can be shown, and survives a change of the reader."""
+    search, cutter = LossSearch(wanted), LineCutter()
+    for line in cutter.feed(content) + cutter.rest():
+        for one in search.read_line(line):
+            check_point(Point(series=one.name, value=one.value, step=one.step, total=one.steps))
+            assert len(one.place) <= LONGEST_NAME
+        if search.chosen is not None:
+            state = json.loads(json.dumps(search.state()))
+            assert LossSearch.of(state).state() == state
+    search.finish()
+    for loss, _ in search.losses():
+        check_number(loss)
+    assert (search.total() or 1) <= LARGEST_INTEGER
+
+
+@fuzz(content=spoilt(st.just(EVENTS.read_bytes())) | st.binary(max_size=100), size=st.integers(1, 5000))
+def test_event_files(content: bytes, size: int) -> None:
+    """Whatever an event file holds, its points are bounded."""
+    reader = EventReader()
+    for place in range(0, len(content), size):
+        for point in reader.feed(content[place : place + size]):
+            check_point(point)
+
+
+@fuzz(
+    content=spoilt(st.just(STATE.read_bytes()))
+    | VALUES.map(lambda value: json.dumps({"log_history": [value]}).encode())
+)
+def test_trainer_states(content: bytes) -> None:
+    """Whatever a state of a trainer holds, its points are bounded."""
+    for point in read_trainer_state(content) or []:
+        check_point(point)
+
+
+@fuzz(content=LOSS_FILES)
+def test_tables_of_losses(content: bytes) -> None:
+    """Whatever a table holds, its points are bounded."""
+    reader = TableReader()
+    for line in content.split(b"\n"):
+        for point in reader.feed(line):
+            check_point(point)
+
+
+@fuzz(places=st.lists(st.tuples(st.integers(0, 60_000), st.binary(max_size=8)), max_size=5))
+def test_databases_of_metrics(places: list[tuple[int, bytes]]) -> None:
+    """Whatever a database holds, its points are bounded."""
+    content = bytearray(DATABASE)
+    for place, put in places:
+        content[place % len(content) : place % len(content) + len(put)] = put
+    with folder() as home:
+        path = home / "mlflow.db"
+        path.write_bytes(content)
+        reader = MlflowReader(path, 0.0)
+        for point in [*reader.read(), *reader.read()]:
+            check_point(point)
+
+
+@fuzz(
+    name=st.sampled_from(
+        ["log", "metrics.csv", "a/metrics.jsonl", "runs/events.out.tfevents.1", "c/x/trainer_state.json"]
+    ),
+    happens=changes(LINES | LOSS_FILES | spoilt(st.just(EVENTS.read_bytes()))),
+)
+def test_losses_that_are_looked_for(name: str, happens: list[tuple[Any, bytes]]) -> None:
+    """A search yields bounded items whatever happens to the output and to files beside it."""
+    with folder() as home:
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_source(DetectedLosses(Search(log=home / "log", folder=home)), path, happens)
+
+
 @fuzz(before=LOSS_FILES, pieces=st.lists(LOSS_FILES, max_size=5), longest=st.integers(1, 50))
 def test_a_file_that_grows(before: bytes, pieces: list[bytes], longest: int) -> None:
     """Every line that is added is read once, in order, cut where it is too long; nothing else is."""
@@ -426,9 +542,9 @@ def test_spoilt_checkpoints(reports: int, first: float, place: int, byte: int, c
         kept = _check_checkpoint(path)
         assert kept is not None
         assert (kept.reports, struct.pack("d", kept.first_loss)) == (reports, struct.pack("d", first))
-        spoilt = bytearray(whole)
-        spoilt[place % len(whole)] = byte
-        path.write_bytes(whole[: place % len(whole)] if cut else spoilt)
+        broken = bytearray(whole)
+        broken[place % len(whole)] = byte
+        path.write_bytes(whole[: place % len(whole)] if cut else broken)
         again = _check_checkpoint(path)
         if again is not None:
             assert bytes(again.state) == bytes(kept.state)

@@ -41,6 +41,7 @@ BAD: dict[str, list[Any]] = {
     "loss_pattern": ["(", "loss", "(a)(b)", "", 3],
     "loss_file": ["", 3],
     "loss_column": ["", 3],
+    "loss": ["", 3],
 }
 #: Sound options that do not go together, and the one that is refused.
 CONFLICTS: list[tuple[str, dict[str, Any]]] = [
@@ -48,6 +49,8 @@ CONFLICTS: list[tuple[str, dict[str, Any]]] = [
     ("sizes", {"sizes": [2, 4], "max_cores": 1}),
     ("loss_file", {"loss_pattern": "loss (.+)", "loss_file": "l.csv"}),
     ("loss_column", {"loss_column": "error"}),
+    ("loss", {"loss": "rmse", "loss_pattern": "loss (.+)"}),
+    ("trains", {"loss": "rmse", "trains": False}),
     ("trains", {"trains": False, "loss_file": "l.csv"}),
 ]
 REFUSED = [(name, {name: value}) for name, values in BAD.items() for value in values] + CONFLICTS

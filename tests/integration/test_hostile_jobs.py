@@ -285,6 +285,8 @@ def test_a_job_can_kill_only_the_reader_of_its_own_user(plain: SupervisorClient,
 TELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "reports": ("for i in range(5): slaq.report(i)", {}),
     "output": ("for i in range(5): print('loss', i, flush=True)", {"loss_pattern": r"loss (\S+)"}),
+    "found output": ("for i in range(5): print('loss', i, flush=True)", {"loss_series": "loss"}),
+    "found file": ("add_rows('metrics.csv')", {"loss_series": "loss"}),
     "old file": ("add_rows('old.csv')", {"loss_file": Path("old.csv")}),
     "new file": ("add_rows('new.csv')", {"loss_file": Path("new.csv")}),
 }

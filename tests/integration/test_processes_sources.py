@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from slaq.core.errors import LossSourceError
 from slaq.engines.node.commands.loss_sources import (
     LONGEST_OUTPUT_LINE,
+    SILENT_LINES,
     LossFile,
     LossPattern,
     LossSource,
     Reported,
 )
 from slaq.engines.node.commands.reader_process import CREDIT, LossReader, ReaderMessage, WatchOrder
-from slaq.engines.node.reports import NewRate, Reading
+from slaq.engines.node.reports import NewRate, NewSource, Reading
 from slaq.engines.node.wire import Channel, Head
 from slaq.jobs.loss_pattern import checked_pattern
 
@@ -153,12 +154,31 @@ def test_json_lines_key_is_read(tmp_path: Path) -> None:
 
 
 def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
-    """A header without the column ends the source with an error that lists the columns."""
+    """A header without the column is told with the columns there are; one that grows by it is read after all."""
     path = tmp_path / "metrics.csv"
     source = LossFile(path, "loss")
     path.write_text("step,val_loss\n1,2\n")
-    with pytest.raises(LossSourceError, match="step, val_loss"):
-        source.poll()
+    assert troubles(source)[0].endswith("name one of its columns with --loss-column: step, val_loss")
+    assert not troubles(source)
+    path.write_text("step,val_loss,loss\n1,2,\n2,,0.5\n")
+    assert [loss for _ in range(10) for loss in losses(source)] == [0.5]
+
+
+def test_what_is_wrong_with_a_source_is_told_once(tmp_path: Path) -> None:
+    """A pattern that matches nothing or no number, and a file that never came, are told with a remedy, once."""
+    log = tmp_path / "log"
+    silent, odd = LossPattern(r"cost (\S+)", log), LossPattern(r"loss (\S+)", log)
+    absent = LossFile(tmp_path / "metrics.csv", "loss")
+    append(log, "loss n/a\n" * SILENT_LINES)
+    assert "matched none of 500 lines" in troubles(silent)[0]
+    assert "'n/a', which is no number" in troubles(odd)[0]
+    assert not troubles(absent)
+    assert "was not written so far" in troubles(absent, final=True)[0]
+    assert not [*troubles(silent), *troubles(odd), *troubles(absent, final=True)]
+
+
+def troubles(source: LossSource, *, final: bool = False) -> list[str]:
+    return [item.trouble for item in source.poll(final=final) if isinstance(item, NewSource)]
 
 
 def test_old_content_is_skipped(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("slaq.cli.verbs.run", "Train the jobs in a file on this machine's cores."),
     "simulate": ("slaq.cli.verbs.simulate", "Run a workload through a policy on a virtual clock."),
     "forecast": ("slaq.cli.verbs.forecast", "Predict the next losses of a curve, with intervals."),
+    "detect": ("slaq.cli.verbs.detect", "Show which losses slaq finds in what a script prints or writes."),
     "workload": ("slaq.cli.verbs.workload", "Generate, inspect and check workload files."),
     "bench": ("slaq.cli.verbs.bench", "Measure how fast the scheduler decides."),
     "serve": ("slaq.cli.verbs.serve", "Run the service that others submit to."),

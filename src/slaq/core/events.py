@@ -69,6 +69,29 @@ class ThreadsChosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossSourceChanged:
+    """It was found where a job's losses come from, or why none can be read; both may be told again."""
+
+    job_id: str
+    at: float
+    #: The series that is read, and where it stands; empty until that is known.
+    series: str = ""
+    place: str = ""
+    #: What else there is to read.
+    others: tuple[str, ...] = ()
+    #: What is wrong, and what to type instead; empty where nothing is.
+    trouble: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Where the losses come from, for a person; empty until that is known."""
+        if not self.series:
+            return ""
+        others = f"; there is also {', '.join(self.others)} (--loss NAME chooses)" if self.others else ""
+        return f"{self.series!r} in {self.place}{others}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUsed:
     """A job used CPU time, whether or not it reported a loss."""
 
@@ -148,6 +171,7 @@ JobEvent = (
     | DemandChanged
     | EndForeseen
     | ThreadsChosen
+    | LossSourceChanged
     | CpuUsed
     | TrainingChanged
     | JobDelayed

@@ -26,6 +26,7 @@ from slaq.core.events import (
     JobLost,
     LearningRateChanged,
     LossObserved,
+    LossSourceChanged,
     ThreadsChosen,
     TrainingChanged,
 )
@@ -174,7 +175,7 @@ class Roster(Rows):
         used: dict[str, CpuUsed] = {}
         for event in events:
             if (
-                isinstance(event, CapacityChanged | JobDelayed | ThreadsChosen)
+                isinstance(event, CapacityChanged | JobDelayed | ThreadsChosen | LossSourceChanged)
                 or event.job_id not in self.ids
             ):
                 continue

@@ -319,6 +319,14 @@ class CommandOptions(FitOptions, total=False):
             default="loss",
         ),
     ]
+    loss: Annotated[
+        str | None,
+        Option(
+            type=text("the name of a series", metavar="NAME", longest=100),
+            help="The series to read, by its name, of those that the job prints or writes to known files.",
+            usual="the most likely one",
+        ),
+    ]
     cwd: Cwd
     env: Env
 
@@ -508,13 +516,20 @@ def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:
     listed = options.get("sizes", "any")
     if most is not None and not isinstance(listed, str) and listed[0] > most:
         return JobOptionError("sizes", shown(listed), f"a size that is at most max_cores, which is {most:g}")
-    pattern, file = options.get("loss_pattern"), options.get("loss_file")
+    return _conflict_of_losses(options)
+
+
+def _conflict_of_losses(options: Mapping[str, Any]) -> JobOptionError | None:
+    """Return the conflict between the options that say where losses come from; None if there is none."""
+    pattern, file, series = (options.get(name) for name in ("loss_pattern", "loss_file", "loss"))
     if pattern is not None and file is not None:
         return JobOptionError("loss_file", file, "either loss_pattern or loss_file, not both")
     if options.get("loss_column", "loss") != "loss" and file is None:
         return JobOptionError("loss_column", options["loss_column"], "loss_file too, the file of that column")
-    if options.get("trains") is False and (pattern is not None or file is not None):
-        return JobOptionError("trains", False, "true, or neither loss_pattern nor loss_file")
+    if series is not None and (pattern is not None or file is not None):
+        return JobOptionError("loss", series, "either loss, or loss_pattern or loss_file")
+    if options.get("trains") is False and any(one is not None for one in (pattern, file, series)):
+        return JobOptionError("trains", False, "true, or neither loss_pattern nor loss_file nor loss")
     return None
 
 

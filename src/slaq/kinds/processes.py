@@ -129,6 +129,10 @@ class ProcessJobs:
             loss_pattern=asked.get("loss_pattern"),
             loss_file=None if loss_file is None else Path(loss_file),
             loss_column=asked.get("loss_column", "loss"),
+            # Programs report; what they print is for people.
+            search=asked["trains"] and command.definition is None,
+            loss_series=asked.get("loss"),
+            trains=asked["trains"],
             max_cores=row.spec.demand.most,
             threads=asked.get("threads"),
             memory=row.spec.demand.memory,

@@ -7,7 +7,14 @@ from typing import Any
 from slaq.service.records import JobView, Notice
 
 #: What a job's owner and admins alone see, with what others see in its place: all that a user wrote, or a job did.
-WITHHELD: Mapping[str, Any] = {"reason": "", "summary": "", "directory": "", "tags": ()}
+WITHHELD: Mapping[str, Any] = {
+    "reason": "",
+    "summary": "",
+    "directory": "",
+    "tags": (),
+    "loss_source": "",
+    "loss_trouble": "",
+}
 #: What everyone sees who may see the job.
 # fmt: off
 DISCLOSED = frozenset({

@@ -60,7 +60,7 @@ class Insights:
         about = {"job_id": job_id, "state": str(job.state)}
         decision = decided.decision
         if decision is None or job.state is not JobState.RUNNING or job.delayed or job_id not in decision.ids:
-            return {**about, "text": _why_nothing(job)}
+            return {**about, "text": _why_nothing(job) + _about_losses(job)}
         told = explain_job(
             decision,
             job_id,
@@ -71,7 +71,7 @@ class Insights:
         rival = None if told.rival is None else told.rival.id
         if rival is not None and not self._access.visible(who, [rival]) and not self._access.sees_all(who):
             told = told.without_names()
-        return {**about, **views.plain(told.as_json()), "text": told.as_text()}
+        return {**about, **views.plain(told.as_json()), "text": told.as_text() + _about_losses(job)}
 
     def whatif(
         self, who: Identity, *, policy: str | None, cores: int | None, horizon: float, seed: int | None
@@ -129,6 +129,12 @@ class Insights:
 def _alternative(policy: str, cores: float) -> NamedAlternative:
     name = f"{policy}, {cores:g} {'core' if cores == 1 else 'cores'}"
     return NamedAlternative(name=name, policy=policy, cores=cores)
+
+
+def _about_losses(job: LiveJob) -> str:
+    """Return sentences on where a job's losses come from, and on what is wrong with that."""
+    reads = f"\nIts losses are read from {job.loss_source}." if job.loss_source else ""
+    return reads + (f"\nTrouble: {job.loss_trouble}." if job.loss_trouble else "")
 
 
 def _why_nothing(job: LiveJob) -> str:

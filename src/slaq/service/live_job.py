@@ -36,6 +36,9 @@ class LiveJob:
     iteration: int = -1
     #: How many iterations it said it will make in all.
     total: int | None = None
+    #: Where its losses come from, and what is wrong with that.
+    loss_source: str = ""
+    loss_trouble: str = ""
     first_loss: float | None = None
     loss: float | None = None
     best_loss: float | None = None
@@ -67,6 +70,8 @@ class LiveJob:
             directory=kind.files(row.identity).directory,
             iteration=row.iteration,
             total=row.total,
+            loss_source=row.loss_source,
+            loss_trouble=row.loss_trouble,
             first_loss=row.first_loss,
             loss=row.loss,
             best_loss=row.best_loss,
@@ -156,6 +161,8 @@ class LiveJob:
             can_use=None if self.demand is None else written_demand(self.demand),
             iteration=self.iteration,
             total=self.known_end,
+            loss_source=self.loss_source,
+            loss_trouble=self.loss_trouble,
             first_loss=self.first_loss,
             loss=self.loss,
             best_loss=self.best_loss,

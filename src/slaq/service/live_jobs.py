@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from slaq.core.decision import Decision
 from slaq.core.errors import SlaqError
-from slaq.core.events import CpuUsed, DemandChanged, EndForeseen, Event, JobDelayed, JobEnded, LossObserved
+from slaq.core.events import (
+    CpuUsed,
+    DemandChanged,
+    EndForeseen,
+    Event,
+    JobDelayed,
+    JobEnded,
+    LossObserved,
+    LossSourceChanged,
+)
 from slaq.core.job import JobSpec, JobState
 from slaq.core.stopping import reduction_made
 from slaq.ports import Clock
@@ -99,6 +108,8 @@ class LiveJobs:
                 self.jobs[event.job_id].demand = event.demand
             elif isinstance(event, EndForeseen) and event.job_id in self.jobs:
                 self.jobs[event.job_id].total = event.iterations
+            elif isinstance(event, LossSourceChanged) and event.job_id in self.jobs:
+                self._source(self.jobs[event.job_id], event)
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
                 self._ends[event.job_id] = event
                 self.counts.ended[event.state] += 1
@@ -110,6 +121,15 @@ class LiveJobs:
                     "reason": event.reason,
                 }
                 _log.info("job ended", extra=about)
+
+    def _source(self, job: LiveJob, event: LossSourceChanged) -> None:
+        """Show where losses come from, and publish it."""
+        job.loss_source, job.loss_trouble = event.sentence, event.trouble
+        self.publish(
+            "job.source",
+            job,
+            {"loss_source": event.sentence, "loss_trouble": event.trouble, "series": event.series},
+        )
 
     def _delay(self, job: LiveJob, event: JobDelayed) -> None:
         """Show why a started job does not run, and publish the reason if it has changed."""

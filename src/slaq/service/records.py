@@ -139,6 +139,10 @@ class JobView:
     iteration: int
     #: How many iterations it makes in all, as it reported or `max_iterations` says; None where neither says.
     total: int | None
+    #: Where its losses come from, in words: the series, its place, and what else there is; empty until known.
+    loss_source: str
+    #: Why no losses can be read, or not those asked for, and what to type instead; empty where all is well.
+    loss_trouble: str
     first_loss: float | None
     loss: float | None
     best_loss: float | None
@@ -196,6 +200,7 @@ NoticeKind = Literal[
     "job.waiting",
     "job.started",
     "job.observed",
+    "job.source",
     "job.paused",
     "job.resumed",
     "job.changed",

@@ -19,6 +19,8 @@ STYLES = {
     "failed": "red",
     "cancelled": "yellow",
 }
+#: Marks a job whose losses cannot be read as its owner expects; `slaq show` says why.
+TROUBLED = "!"
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
 
@@ -45,7 +47,8 @@ def share(value: float | None) -> str:
 
 
 def _loss(job: Shown, now: float) -> str:
-    return "diverged" if job["diverged"] else number(job["loss"])
+    shown = "diverged" if job["diverged"] else number(job["loss"])
+    return f"{shown} {TROUBLED}" if job["loss_trouble"] else shown
 
 
 def _done(job: Shown, now: float) -> str:

@@ -18,6 +18,8 @@ STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
 RECENT = 86400.0
 #: Ended jobs that a table shows, those that ended last.
 SHOWN = 50
+#: Marked jobs whose trouble is told.
+TOLD = 5
 #: Rows above which a table is printed without colours.
 LONG = 500
 
@@ -84,6 +86,7 @@ def command(
             say(job["id"])
     else:
         _print_table(jobs, now)
+        _tell_troubles(jobs)
         if more:
             say(f"and {more:,} more that ended within a day; slaq ls --ended-within 1d shows them", err=True)
 
@@ -125,6 +128,15 @@ def _asked(states: tuple[str, ...], *, active: bool) -> tuple[str, ...]:
     from slaq.cli.display.job_columns import ACTIVE
 
     return tuple(state for state in states or STATES if not active or state in ACTIVE)
+
+
+def _tell_troubles(jobs: list[dict[str, Any]]) -> None:
+    """Say what is wrong with the losses of marked jobs that have not ended."""
+    from slaq.cli.display.job_columns import ACTIVE, TROUBLED
+
+    marked = [job for job in jobs if job["loss_trouble"] and job["state"] in ACTIVE]
+    for job in marked[:TOLD]:
+        say(f"{TROUBLED} {job['id']}: {job['loss_trouble']}", err=True)
 
 
 def _print_table(jobs: list[dict[str, Any]], now: float) -> None:

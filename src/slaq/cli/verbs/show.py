@@ -85,6 +85,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["memory"] is not None:
         yield "memory", f"{view['memory'] / 1e9:.3g} GB"
     yield "CPU", span(view["cpu_seconds"])
+    if view["loss_source"]:
+        yield "reads", view["loss_source"]
+    if view["loss_trouble"]:
+        yield "trouble", view["loss_trouble"]
     if view["iteration"] >= 0:
         last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
         others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"

@@ -85,7 +85,7 @@ class ExternalRunner(Runner[ExternalJob]):
                     if item.iterations != run.total:
                         run.total = item.iterations
                         self._journal.end_foreseen(job_id, item.iterations)
-                elif reason := self._observe(job_id, run, item):
+                elif isinstance(item, Reading) and (reason := self._observe(job_id, run, item)):
                     run = None
                     self._conclude(job_id, Ending(state=JobState.COMPLETED, reason=reason))
 

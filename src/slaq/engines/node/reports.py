@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slaq.core.demand import Demand
+from slaq.core.visible import visible
 from slaq.jobs.demands import read_demand, written_demand
 
 #: Bytes of a line of reports, beyond which it is cut.
@@ -16,6 +17,8 @@ LARGEST_PID, LARGEST_ITERATION = 2**31 - 1, 2**53
 LATEST, MOST_CPU = 1e11, 1e12
 #: Metrics of one loss, and characters of a metric's name; what is beyond is left out.
 MOST_METRICS, LONGEST_NAME = 64, 100
+#: Names of other series, and characters of what is said of a source of losses.
+MOST_OTHERS, LONGEST_TEXT = 20, 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,19 @@ class NewTotal:
     at: float
 
 
-Item = Reading | NewRate | NewDemand | NewTotal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSource:
+    """Where the losses of a job come from, and what is wrong with that."""
+
+    series: str = ""
+    place: str = ""
+    others: tuple[str, ...] = ()
+    trouble: str = ""
+    #: Told when it is read.
+    at: None = None
+
+
+Item = Reading | NewRate | NewDemand | NewTotal | NewSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +123,11 @@ def as_json(item: Item) -> object:
         return {"can_use": written_demand(item.demand), "at": item.at}
     if isinstance(item, NewTotal):
         return {"total": item.iterations, "at": item.at}
+    if isinstance(item, NewSource):
+        return {
+            "source": [item.series, item.place, item.trouble],
+            "others": list(item.others),
+        }
     return [item.loss, item.iteration, item.at, item.cpu, dict(item.metrics)]
 
 
@@ -124,9 +144,16 @@ def item_from(said: object) -> Item | None:
             cpu=bounded(said[3], MOST_CPU),
             metrics=read_metrics(said[4]),
         )
-    at = bounded(said.get("at"), LATEST) if isinstance(said, dict) else None
-    if not isinstance(said, dict) or at is None:
+    if not isinstance(said, dict):
         return None
+    if "source" in said:
+        return _new_source(said["source"], said.get("others"))
+    at = bounded(said.get("at"), LATEST)
+    return None if at is None else _timed_item(said, at)
+
+
+def _timed_item(said: Mapping[str, object], at: float) -> Item | None:
+    """Return the item that tells its moment."""
     if "rate" in said:
         return _new_rate(said["rate"], at)
     if "total" in said:
@@ -143,6 +170,16 @@ def _new_rate(said: object, at: float) -> NewRate | None:
 def _new_total(said: object, at: float) -> NewTotal | None:
     total = whole(said, LARGEST_ITERATION)
     return NewTotal(iterations=total, at=at) if total else None
+
+
+def _new_source(said: object, others: object) -> NewSource | None:
+    if not isinstance(said, list) or len(said) != 3 or not isinstance(others, list):
+        return None
+    texts = [one for one in (*said, *others[:MOST_OTHERS]) if isinstance(one, str)]
+    if len(texts) != 3 + len(others[:MOST_OTHERS]):
+        return None
+    series, place, trouble, *rest = [visible(one)[:LONGEST_TEXT] for one in texts]
+    return NewSource(series=series, place=place, others=tuple(one for one in rest if one), trouble=trouble)
 
 
 def read_metrics(said: object) -> dict[str, float]:

@@ -20,6 +20,7 @@ from slaq.core.events import (
     JobLost,
     LearningRateChanged,
     LossObserved,
+    LossSourceChanged,
     ThreadsChosen,
     TrainingChanged,
 )
@@ -35,6 +36,7 @@ OtherEvent = (
     | DemandChanged
     | EndForeseen
     | ThreadsChosen
+    | LossSourceChanged
     | TrainingChanged
     | JobLost
     | JobEnded
@@ -48,6 +50,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "demand": DemandChanged,
     "total": EndForeseen,
     "threads": ThreadsChosen,
+    "source": LossSourceChanged,
     "training": TrainingChanged,
     "lost": JobLost,
     "ended": JobEnded,
@@ -166,6 +169,8 @@ def _keep_others(
                     db.execute(SQL["allocate"], (number, event.at, 0))
             elif isinstance(event, EndForeseen):
                 db.execute("UPDATE jobs SET total = ? WHERE number = ?", (event.iterations, number))
+            elif isinstance(event, LossSourceChanged):
+                db.execute(SQL["keep_source"], (event.sentence, storable(event.trouble), number))
         body = {name: value for name, value in asdict(event).items() if name not in ("job_id", "at")}
         db.execute(SQL["keep_event"], (seq, number, event.at, _NAMES[type(event)], json.dumps(body)))
 

@@ -53,6 +53,9 @@ WHERE number = ?;
 -- name: keep_cpu
 UPDATE jobs SET cpu_seconds = MAX(cpu_seconds, ?) WHERE number = ?;
 
+-- name: keep_source
+UPDATE jobs SET loss_source = ?, loss_trouble = ? WHERE number = ?;
+
 -- name: end_job
 UPDATE jobs
 SET state = ?, reason = ?, ended_at = ?, paused = 0, cores = 0

@@ -60,6 +60,9 @@ class JobRow:
     iteration: int
     #: How many iterations it said it will make in all; None where it said nothing.
     total: int | None
+    #: Where its losses come from, and what is wrong with that, in words; empty while that is not known.
+    loss_source: str
+    loss_trouble: str
     #: The first, last and best loss; None if there is none, or if the last one is NaN.
     first_loss: float | None
     loss: float | None

@@ -6,17 +6,26 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from slaq.core.errors import LossSourceError
+from slaq.detection.lines import seen
 from slaq.engines.node.commands.tail import Tail
-from slaq.engines.node.reports import LONGEST_LINE, Item, Reading, json_object, number, parse_report
+from slaq.engines.node.reports import (
+    LONGEST_LINE,
+    Item,
+    NewSource,
+    Reading,
+    json_object,
+    number,
+    parse_report,
+)
 from slaq.jobs.loss_pattern import checked_pattern
 
 #: Bytes of an output line that are searched for a loss, and of a line of a file.
@@ -24,11 +33,16 @@ LONGEST_OUTPUT_LINE, LONGEST_FILE_LINE = 4096, 65536
 #: CPU seconds that the search of one line may take, and how many lines may take longer before we give up.
 SEARCH_SECONDS, SLOW_LINES = 0.05, 3
 _LARGEST_ITERATION = 2**53
+#: Lines, or rows of a file, without a loss after which the owner is told; and seconds without the file.
+SILENT_LINES, SILENT_ROWS, ABSENT_SECONDS = 500, 100, 60.0
+#: Characters shown of what a job wrote.
+_SHOWN = 60
 _DELIMITERS = (",", "\t", ";")
 
 
-#: A byte of a file; for a loss file, also how many losses were read, how many of these were told before, the first.
-Place = Sequence[float]
+#: How far was read, as JSON can hold it: for a loss file a byte, how many losses were read, how many of these were
+#: told before, and the first.
+Place = Sequence[Any]
 
 
 class LossSource(Protocol):
@@ -127,8 +141,12 @@ class LossPattern(LossSource):
         start = None if place is None else int(place[0])
         self._tail = Tail(log, longest=LONGEST_OUTPUT_LINE, start=start)
         self._waiting: list[bytes] = []
-        #: Lines that were searched, and how many of them took too long.
+        #: Lines that were searched, how many of them took too long, and whether one held a loss.
         self._searched = self._slow = 0
+        self._matched = False
+        #: A match that is no number; and what was told to be wrong.
+        self._odd = ""
+        self._told: set[str] = set()
 
     @override
     def poll(self, *, final: bool = False) -> Sequence[Item]:
@@ -147,7 +165,8 @@ class LossPattern(LossSource):
             reading = self._search(self._waiting.pop())
             if reading is not None:
                 found.append(reading)
-        return found
+        self._matched = self._matched or bool(found)
+        return [*found, *self._complaints(final=final)]
 
     @property
     @override
@@ -168,10 +187,23 @@ class LossPattern(LossSource):
     def close(self) -> None:
         self._tail.close()
 
+    def _complaints(self, *, final: bool) -> Iterator[Item]:
+        """Yield what is wrong, each thing once."""
+        shown = f"the loss pattern {self._pattern.pattern!r}"
+        if self._odd and "odd" not in self._told:
+            self._told.add("odd")
+            remedy = r"put the number alone into the group, such as r'loss[ =:]+(\S+)'"
+            yield NewSource(trouble=f"{shown} found {self._odd!r}, which is no number; {remedy}")
+        silent = self._searched >= SILENT_LINES or (final and self.at_end)
+        if silent and not self._matched and not self._odd and "silent" not in self._told:
+            self._told.add("silent")
+            remedy = "leave the pattern out to have losses looked for, or try `slaq detect` on the output"
+            yield NewSource(trouble=f"{shown} matched none of {self._searched:,} lines of output; {remedy}")
+
     def _search(self, line: bytes) -> Reading | None:
         try:
             with _limited(SEARCH_SECONDS):
-                match = self._pattern.search(line.decode(errors="replace"))
+                match = self._pattern.search(seen(line))
         except _TooSlowError:
             self._slow += 1
             if self._slow >= SLOW_LINES:
@@ -185,6 +217,7 @@ class LossPattern(LossSource):
         # `loss (\S+)` takes the comma after the number along.
         loss = number((match[self._group] or "").rstrip(",;:)]}"))
         if loss is None:
+            self._odd = self._odd or (match[self._group] or "")[:_SHOWN]
             return None
         if not self._numbered:
             return Reading(loss=loss)
@@ -205,6 +238,8 @@ class LossFile(LossSource):
         start = None if place is None else int(place[0])
         self._tail = Tail(path, longest=LONGEST_FILE_LINE, start=start, follow=True)
         self._restarts = 0
+        self._opened_at = time.monotonic()
+        self._told: set[str] = set()
         self._rows = _Rows(column)
         self._first: float | None = None
         #: Losses read from the present file, and how many of its first losses were told before.
@@ -235,7 +270,7 @@ class LossFile(LossSource):
             self._seen += 1
             if self._seen > self._old:
                 found.append(Reading(loss=loss))
-        return found
+        return [*found, *self._complaints(final=final)]
 
     @property
     @override
@@ -257,19 +292,35 @@ class LossFile(LossSource):
         self._tail.close()
 
     def _loss(self, line: bytes) -> float | None:
-        try:
-            return self._rows.loss(line.decode(errors="replace").removeprefix("\ufeff"))
-        except KeyError:
-            raise LossSourceError(
-                f"{self._path} has no column {self._column!r}",
-                f"name one of its columns: {', '.join(self._rows.header[:20])[:500]}",
-            ) from None
+        return self._rows.loss(line.decode(errors="replace").removeprefix("\ufeff"))
+
+    def _complaints(self, *, final: bool) -> Iterator[Item]:
+        """Yield what is wrong, each thing once: the file may still come, and its header grow."""
+        if self._seen:
+            return
+        late = final or time.monotonic() >= self._opened_at + ABSENT_SECONDS
+        trouble, rows = "", self._rows
+        if rows.odd:
+            trouble = f"column {self._column!r} of {self._path} holds {rows.odd!r}, which is no number"
+            trouble += "; name another with --loss-column"
+        elif rows.lacks:
+            names = ", ".join(rows.names[:20])[:300] or "none"
+            trouble = f"{self._path} has no column {self._column!r} so far; name one of its columns"
+            trouble += f" with --loss-column: {names}"
+        elif late and not self._tail.taken:
+            trouble = (
+                f"{self._path} was not written so far; name a file that the command writes with --loss-file"
+            )
+        elif late and final:
+            trouble = f"{self._path} holds no loss so far; name another column with --loss-column"
+        if trouble and trouble not in self._told:
+            self._told.add(trouble)
+            yield NewSource(trouble=trouble)
 
     def _read_old_header(self, header: bytes) -> None:
         # An earlier run may have left a file of any kind, which the command is about to replace.
-        try:
-            self._loss(header)
-        except LossSourceError:
+        self._loss(header)
+        if self._rows.lacks:
             self._rows = _Rows(self._column)
 
 
@@ -279,29 +330,55 @@ class _Rows:
     def __init__(self, column: str) -> None:
         self.column = column
         self.header: list[str] = []
+        #: Keys of JSON objects that do not name the column, and how many such objects there were.
+        self._keys: list[str] = []
+        self._lacking = 0
+        #: A cell of the column that is neither empty nor a number.
+        self.odd = ""
         self._json: bool | None = None
         self._delimiter = ","
 
+    @property
+    def lacks(self) -> bool:
+        """Whether the column is not in the header, or in none of many objects."""
+        return (bool(self.header) and self.column not in self.header) or self._lacking >= SILENT_ROWS
+
+    @property
+    def names(self) -> list[str]:
+        """What there is instead of the column."""
+        return self.header or self._keys
+
     def loss(self, line: str) -> float | None:
-        """Return the loss in the line, or None; raises KeyError where the header does not name the column."""
+        """Return the loss in the line, or None."""
         if self._json is None:
             self._json = line.lstrip().startswith("{")
         if self._json:
-            return number(json_object(line).get(self.column))
+            return self._json_loss(json_object(line))
         if not self.header:
             self._read_header(line)
             return None
         cells = _cells(line, self._delimiter)
-        place = self.header.index(self.column)
-        return number(cells[place]) if place < len(cells) else None
+        place = self.header.index(self.column) if self.column in self.header else len(cells)
+        return self._value(cells[place]) if place < len(cells) else None
+
+    def _json_loss(self, found: Mapping[str, object]) -> float | None:
+        if self.column in found:
+            return self._value(found[self.column])
+        self._lacking += bool(found)
+        self._keys = self._keys or [key[:_SHOWN] for key in list(found)[:20]]
+        return None
+
+    def _value(self, cell: object) -> float | None:
+        value = number(cell)
+        if value is None and isinstance(cell, str) and cell.strip():
+            self.odd = self.odd or cell.strip()[:_SHOWN]
+        return value
 
     def _read_header(self, line: str) -> None:
         for delimiter in _DELIMITERS:
             names = [name.strip() for name in _cells(line, delimiter)]
             if len(names) > len(self.header):
                 self.header, self._delimiter = names, delimiter
-        if self.column not in self.header:
-            raise KeyError(self.column)
 
 
 class _TooSlowError(Exception):

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from slaq.core.errors import LossSourceError
+from slaq.engines.node.commands.detected import DetectedLosses, Search
 from slaq.engines.node.commands.launch import become_user, fork, reset_signals
 from slaq.engines.node.commands.loss_sources import LossFile, LossPattern, LossSource, Place, Reported
 from slaq.engines.node.commands.records import RunAs
-from slaq.engines.node.reports import Item, Reading, as_json
+from slaq.engines.node.reports import Item, NewSource, Reading, as_json
 from slaq.engines.node.wire import Channel, HangUpError, Head
 from slaq.engines.processes import die_with_parent
 
@@ -57,13 +58,23 @@ class ReaderMessage(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOrder:
-    """What to read of one command. Where its owner named a pattern or a file, losses come from there alone."""
+    """What to read of one command. Where its owner named a pattern or a file, losses come from there alone.
+
+    Else they are looked for, in its output and in the files of its folder, until it reports one itself.
+    """
 
     reports: str
     log: str
     pattern: str | None = None
     file: str | None = None
     column: str = "loss"
+    #: Whether losses are looked for, the folder whose files are looked at, and the series that its owner named.
+    search: bool = False
+    folder: str | None = None
+    series: str | None = None
+    #: The number of its first loss, and the mark of its processes.
+    first: int = 0
+    mark: str = ""
     #: How far an earlier reader had come: in the reports, and in what the owner named; and how many items beyond
     #: that it had told.
     places: tuple[Place, Place | None] | None = None
@@ -89,6 +100,8 @@ class _Watched:
     #: Whether its owner named one.
     named: bool = False
     finishing: bool = False
+    #: Whether it has told a loss itself: then nothing is looked for.
+    reported: bool = False
     #: Items that wait to be sent, and how many of the next ones an earlier reader has told.
     items: deque[Item] = field(default_factory=deque)
     told: int = 0
@@ -118,11 +131,16 @@ class _Watched:
         if self.items:
             return
         found = self._poll(self.reports)
+        if not self.named and any(isinstance(item, Reading) for item in found):
+            if not self.reported and self.source is not None:
+                found.insert(0, NewSource(series="loss", place="what it reports"))
+            self.reported = True
+            self._drop_source()
         if self.named:
             # Where the owner said where the losses are, reports of losses do not count; all others do.
             found = [item for item in found if not isinstance(item, Reading)]
-            if self.source is not None:
-                found += self._poll(self.source)
+        if self.source is not None:
+            found += self._poll(self.source)
         self.items.extend(found[self.told :])
         self.told = max(self.told - len(found), 0)
 
@@ -262,6 +280,15 @@ def watch(order: WatchOrder) -> _Watched:
     elif order.file is not None:
         file = order.file
         make = lambda: LossFile(Path(file), order.column, source_place)  # noqa: E731
+    elif order.search:
+        search = Search(
+            log=Path(order.log),
+            folder=None if order.folder is None else Path(order.folder),
+            wanted=order.series,
+            first=order.first,
+            mark=order.mark,
+        )
+        make = lambda: DetectedLosses(search, source_place)  # noqa: E731
     try:
         watched.source = None if make is None else make()
     except LossSourceError as error:

@@ -99,6 +99,11 @@ class Readers:
             pattern=spec.loss_pattern,
             file=None if spec.loss_file is None else str(launch.cwd / spec.loss_file),
             column=spec.loss_column,
+            search=spec.search,
+            folder=str(launch.cwd),
+            series=spec.loss_series,
+            first=spec.first_iteration,
+            mark=launch.mark,
         )
         reader.orders[number] = order
         self._of[number] = reader

@@ -6,12 +6,15 @@ from pathlib import Path
 
 from slaq.core.events import (
     CpuUsed,
+    CurveBegan,
     DemandChanged,
     EndForeseen,
     JobDelayed,
     LearningRateChanged,
     LossObserved,
+    LossSourceChanged,
     ThreadsChosen,
+    TrainingChanged,
 )
 from slaq.engines.processes import how_it_ended
 
@@ -49,6 +52,11 @@ class CommandSpec:
     loss_file: Path | None = None
     #: The column or key of that file which holds the loss.
     loss_column: str = "loss"
+    #: Where neither is given: whether losses are looked for in the output and in files, and the series to choose.
+    search: bool = True
+    loss_series: str | None = None
+    #: Whether losses are expected: a command that tells none for long is held as other work, and its owner is told.
+    trains: bool = True
     #: Cores that it gets at most, however many are idle; None for all cores.
     max_cores: float | None = None
     #: The threads that its owner chose, and the number beyond which more did not make earlier runs faster; None
@@ -128,6 +136,9 @@ Record = (
     | DemandChanged
     | EndForeseen
     | ThreadsChosen
+    | LossSourceChanged
+    | CurveBegan
+    | TrainingChanged
     | CpuUsed
     | LossSourceFailed
     | JobDelayed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from slaq.core.events import CpuUsed, JobDelayed, LossObserved, ThreadsChosen
+from slaq.core.events import CpuUsed, JobDelayed, LossObserved, LossSourceChanged, ThreadsChosen
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
@@ -307,6 +307,12 @@ class CommandRunner(Runner[CommandJob]):
         elif isinstance(record, LossSourceFailed):
             _log.warning("losses cannot be read", extra={"job": record.job_id, "reason": record.reason})
             run.unread = record.reason
+        elif isinstance(record, LossSourceChanged):
+            if record.trouble:
+                _log.warning("no losses", extra={"job": record.job_id, "reason": record.trouble})
+            if run.job.command.loss_pattern is not None or run.job.command.loss_file is not None:
+                run.unread = record.trouble
+            self._journal.enter([JournalEntry(record)])
         elif isinstance(record, JobDelayed):
             _log.warning("command delayed", extra={"job": record.job_id, "reason": record.reason or None})
             self._journal.enter([JournalEntry(record)])

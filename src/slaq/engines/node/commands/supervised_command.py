@@ -10,22 +10,27 @@ from dataclasses import dataclass, field, replace
 
 from slaq.core.demand import Demand
 from slaq.core.events import (
+    CurveBegan,
     DemandChanged,
     EndForeseen,
     JobDelayed,
     LearningRateChanged,
     LossObserved,
+    LossSourceChanged,
     ThreadsChosen,
+    TrainingChanged,
 )
 from slaq.core.job import Observation
 from slaq.engines.node.commands.launch import Child
 from slaq.engines.node.commands.records import Launch, LossSourceFailed, Record
 from slaq.engines.node.commands.threads import Threads
 from slaq.engines.node.commands.turn_keeper import TreeUsage
-from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
+from slaq.engines.node.reports import Item, NewDemand, NewRate, NewSource, NewTotal, Reading
 
 #: Readings of what the tree has had that are kept, to tell what a loss took that was reported between two of them.
 SAMPLES = 64
+#: CPU seconds without a loss after which a command is held as other work until one comes.
+SILENT_CPU = 60.0
 
 
 @dataclass(slots=True)
@@ -58,6 +63,10 @@ class SupervisedCommand:
     demand: Demand | None = None
     #: How many iterations it last said it will make in all.
     total: int | None = None
+    #: Where its losses come from, whether there were any, and whether it is held as other work for want of them.
+    source: NewSource = field(default_factory=NewSource)
+    observed: bool = False
+    other_work: bool = False
     #: Set when its first process has ended.
     status: int | None = None
     stopped: bool = False
@@ -85,10 +94,20 @@ class SupervisedCommand:
             at = usage.at if item.at is None else min(max(item.at - ahead, self.seen.at), usage.at)
             self._take(item, at)
 
+    def measure(self, usage: TreeUsage) -> None:
+        """Take in what the tree has had so far."""
+        self.samples.append(usage)
+        waited = usage.cpu_seconds >= SILENT_CPU and not self.observed and self.kill_at is None
+        if waited and not self.other_work and self.launch.spec.trains:
+            trouble = self.source.trouble or no_loss_in(usage.cpu_seconds)
+            self._tell_source(replace(self.source, trouble=trouble), usage.at)
+
     def fail_source(self, reason: str) -> None:
         """Say once why losses cannot be read."""
         if not self.silent:
             self.silent = True
+            if self.launch.spec.trains:
+                self._tell_source(replace(self.source, trouble=reason), time.monotonic())
             self.news.append(LossSourceFailed(job_id=self.launch.job_id, reason=reason))
 
     def wait_for(self, reason: str) -> None:
@@ -129,14 +148,53 @@ class SupervisedCommand:
             if item.iterations != self.total:
                 self.total = item.iterations
                 self.news.append(EndForeseen(job_id=job_id, at=at, iterations=item.iterations))
+        elif isinstance(item, NewSource):
+            if self.launch.spec.trains:
+                self._tell_source(item, at)
         else:
             self._observe(item, at)
+
+    def _tell_source(self, source: NewSource, at: float) -> None:
+        """Tell where losses come from, or what is wrong; a command without any is held as other work."""
+        job_id, before = self.launch.job_id, self.source
+        if source != before:
+            self.source = source
+            self.news.append(
+                LossSourceChanged(
+                    job_id=job_id,
+                    at=at,
+                    series=source.series,
+                    place=source.place,
+                    others=source.others,
+                    trouble=source.trouble,
+                )
+            )
+            if (
+                self.observed
+                and source.series
+                and (source.series, source.place) != (before.series, before.place)
+            ):
+                # What comes is another curve.
+                self.news.append(CurveBegan(job_id=job_id, at=at))
+        if source.trouble and not self.observed and not self.other_work and self.kill_at is None:
+            self.other_work = True
+            self.news.append(TrainingChanged(job_id=job_id, at=at, trains=False))
+
+    def _notice(self, at: float) -> None:
+        """Take note of a loss: what was wrong is so no longer."""
+        self.observed = True
+        if self.source.trouble:
+            self._tell_source(replace(self.source, trouble=""), at)
+        if self.other_work:
+            self.other_work = False
+            self.news.append(TrainingChanged(job_id=self.launch.job_id, at=at, trains=True))
 
     def _observe(self, item: Reading, at: float) -> None:
         iteration = self.iteration + 1 if item.iteration is None else item.iteration
         if iteration <= self.iteration:
             return
         before, usage = self.seen, _interpolated(self.samples, at)
+        self._notice(at)
         observation = Observation(
             iteration=iteration,
             loss=item.loss,
@@ -151,6 +209,15 @@ class SupervisedCommand:
                 job_id=self.launch.job_id, at=at, observation=observation, metrics=dict(item.metrics)
             )
         )
+
+
+def no_loss_in(cpu_seconds: float) -> str:
+    """Return what to tell the owner of a command that works and tells no loss."""
+    return (
+        f"no loss in {cpu_seconds:.0f} CPU seconds, so the job holds its fair share as other work until one comes; "
+        "print 'loss: 0.5', call slaq.report(loss), name what to read with --loss-pattern or --loss-file, or "
+        "submit it with --no-trains"
+    )
 
 
 def begin(launch: Launch, number: int) -> SupervisedCommand:

@@ -236,7 +236,7 @@ class Supervisor:
                 self._discard(command)
 
     def _measure(self, command: SupervisedCommand) -> None:
-        command.samples.append(self._turns.usage(command.tree))
+        command.measure(self._turns.usage(command.tree))
         if command.began_at is not None:
             command.memory = self._table.memory(command.tree)
             command.peak = max(command.peak, command.memory)

@@ -1,0 +1,80 @@
+"""Reads all series in a table of losses: CSV with a header that may grow, or JSON Lines."""
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+
+from slaq.detection.names import LONGEST_NAME
+from slaq.detection.output import LARGEST_STEP
+from slaq.detection.point import Point
+
+#: Columns that are looked at.
+MOST_COLUMNS = 256
+_DELIMITERS = (",", "\t", ";")
+_STEPS = ("step", "iter", "iteration", "epoch")
+
+
+class TableReader:
+    """Takes the lines of one file in order; the first line tells which of the two it is."""
+
+    def __init__(self) -> None:
+        self._header: list[str] = []
+        self._delimiter = ","
+        self._json: bool | None = None
+
+    def feed(self, line: bytes) -> list[Point]:
+        """Return the numbers in a line."""
+        text = line.decode(errors="replace").removeprefix("\ufeff")
+        if self._json is None:
+            self._json = text.lstrip().startswith("{")
+        if self._json:
+            return _points(_object(text))
+        if not self._header:
+            self._header = self._read_header(text)
+            return []
+        return _points(dict(zip(self._header, _cells(text, self._delimiter), strict=False)))
+
+    def _read_header(self, text: str) -> list[str]:
+        rows = {delimiter: _cells(text, delimiter) for delimiter in _DELIMITERS}
+        self._delimiter = max(rows, key=lambda delimiter: len(rows[delimiter]))
+        return [name.strip()[:LONGEST_NAME] for name in rows[self._delimiter]]
+
+
+def _points(row: Mapping[str, object]) -> list[Point]:
+    step = next((number for name in _STEPS if (number := _number(row.get(name))) is not None), None)
+    whole = step is not None and math.isfinite(step) and 0 <= step < LARGEST_STEP
+    found = []
+    for name, cell in row.items():
+        value = _number(cell)
+        if value is not None and 0 < len(name) <= LONGEST_NAME and name.isprintable() and name not in _STEPS:
+            found.append(
+                Point(series=name, value=value, step=int(step) if whole and step is not None else None)
+            )
+        if len(found) == MOST_COLUMNS:
+            break
+    return found
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=delimiter), [])[:MOST_COLUMNS]
+    except csv.Error:
+        return []
+
+
+def _object(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,203 @@
+"""Laws of how losses are found without being named."""
+
+import math
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from slaq.detection.lines import LineCutter, seen
+from slaq.detection.names import Rank, rank
+from slaq.detection.search import LossSearch
+from slaq.detection.tables import TableReader
+from slaq.detection.tfevents import LONGEST_RECORD, EventReader
+
+RECORDED = Path(__file__).parent / "recorded"
+KINDS = sorted(path.stem for path in RECORDED.glob("*.txt"))
+
+
+def found_in(lines: list[str], wanted: str | None = None) -> tuple[str | None, list[float]]:
+    search = LossSearch(wanted)
+    for line in lines:
+        search.read_line(line.encode())
+    search.finish()
+    losses = [loss for loss, _ in search.losses()]
+    return (None if search.chosen is None else search.chosen.key.name), losses
+
+
+@given(st.sampled_from(KINDS), st.lists(st.integers(0, 20_000), max_size=6))
+def test_where_the_output_is_cut_changes_nothing(kind: str, cuts: list[int]) -> None:
+    """Output that comes in pieces, cut anywhere, has the lines that it has in one piece."""
+    content = (RECORDED / f"{kind}.txt").read_bytes()
+    whole, pieces = LineCutter(), LineCutter()
+    places = sorted(min(cut, len(content)) for cut in cuts)
+    parts = [content[a:b] for a, b in zip([0, *places], [*places, len(content)], strict=True)]
+    lines = [line for part in parts for line in pieces.feed(part)] + pieces.rest()
+    assert lines == whole.feed(content) + whole.rest()
+
+
+@given(st.sampled_from(["keras", "plain_upper", "sklearn_hist"]), st.data())
+def test_redraws_add_no_iterations(kind: str, data: st.DataObject) -> None:
+    """However often a bar draws a step again, its losses stay the same."""
+    cutter = LineCutter()
+    lines = cutter.feed((RECORDED / f"{kind}.txt").read_bytes()) + cutter.rest()
+    often = data.draw(st.lists(st.integers(1, 4), min_size=len(lines), max_size=len(lines)))
+    drawn = [line for line, count in zip(lines, often, strict=True) for _ in range(count)]
+    assert found_in([seen(line) for line in drawn]) == found_in([seen(line) for line in lines])
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.001, 9).map(lambda x: round(x, 3)), st.booleans()), min_size=4, max_size=60
+    )
+)
+def test_tqdm_counts_an_iteration_once(steps: list[tuple[float, bool]]) -> None:
+    """tqdm draws a new loss with a stale count, or a new count with a stale loss: each loss counts once."""
+    assume(steps[0][0] != steps[1][0])
+    lines, shown = [], 0
+    for step, (loss, moves) in enumerate(steps):
+        lines.append(f"  5%|▌         | {shown}/99 [00:01<00:09, 9.61it/s, loss={loss}]")
+        if moves and step:
+            shown = step + 1
+            lines.append(f"  5%|▌         | {shown}/99 [00:01<00:09, 9.61it/s, loss={loss}]")
+    assert len(found_in([lines[0].replace("loss", "lr"), *lines])[1]) == len(steps)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "accuracy: 0.{n}",
+        "lr=0.00{n}",
+        "lossless {n}",
+        "loss_weight: 0.{n}",
+        "elapsed {n}",
+        "time: {n}",
+        "packet loss: {n}%",
+        "loss scale {n}",
+        "val_loss improved from {n}.5 to {n}.1",
+        "train-auc:0.{n}",
+        "best_loss: 0.{n}",
+        "epoch {n}/10",
+        "2026-11-19 10:00:0{n} started",
+        "http://host/loss/{n}",
+        "weight_decay=0.{n} dropout=0.1",
+        "Loss function: cross entropy, {n} classes",
+    ],
+)
+def test_what_is_no_loss_is_not_taken_for_one(line: str) -> None:
+    """Accuracies, rates, times and what belongs to a loss without being one are passed over."""
+    assert found_in([line.format(n=n) for n in range(9, 0, -1)]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loss: 0.{n}",
+        "Loss=0.{n}",
+        "LOSS = 0.{n}",
+        "epoch 1 | step {n} | loss 0.{n} | lr 0.1",
+        "train_loss 0.{n}",
+        "logloss: 0.{n}",
+        "{{'loss': 0.{n}, 'epoch': {n}}}",
+        '{{"train_loss": "0.{n}"}}',
+        "step {n}: loss = tensor(0.{n}, grad_fn=<MseLossBackward0>)",
+        "Loss at step {n}: 0.{n}",
+        "Cost after iteration 100: 0.{n}",
+        "\x1b[32mloss\x1b[0m: \x1b[1m0.{n}\x1b[0m\b\b\b",
+        "[{n}]\ttrain-rmse:0.{n}\teval-rmse:0.9",
+        "| loss | 0.{n} |",
+        "iter {n} loss 1,23{n}.5",
+        "epoch {n}: mean squared error = {n}e-03",
+        "2026-11-19 10:00:00,123 - INFO - Train Loss: 0.{n} Val Loss: 0.5",
+    ],
+)
+def test_spellings_of_a_loss(line: str) -> None:
+    """A loss is found however it is spelt, coloured and surrounded: one in each line."""
+    name, losses = found_in([line.format(n=n) for n in range(9, 0, -1)])
+    assert name is not None
+    assert len(losses) == 9
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_training_goes_before_validation() -> None:
+    """Lines on data held out, between those of training and with the same name, are no losses of training."""
+    lines = [
+        line
+        for n in range(9, 0, -1)
+        for line in (f"train: loss: 0.{n}1", f"validation: loss: 0.{n}2", f"eval_loss 0.{n}3")
+    ]
+    assert found_in(lines)[1] == [float(f"0.{n}1") for n in range(9, 0, -1)]
+
+
+def test_the_order_of_preference() -> None:
+    """Exactly loss goes before train/loss, that before a metric, that before one of several, then held-out data."""
+    names = ["loss", "train/loss", "logloss", "g_loss", "val_loss", "val_rmse"]
+    assert [rank(name) for name in names] == list(Rank)
+    for better, worse in pairwise(names):
+        lines = [f"{worse}={n} {better}={n}" for n in range(9, 0, -1)]
+        assert found_in(lines)[0] == better
+
+
+def test_a_series_is_kept_to() -> None:
+    """A better series that comes after the choice changes nothing."""
+    lines = [f"val_loss={n}" for n in range(9, 4, -1)] + [f"loss={n} val_loss={n}" for n in range(4, 0, -1)]
+    assert found_in(lines) == ("val_loss", [float(n) for n in range(9, 0, -1)])
+
+
+def test_what_rises_is_passed_over() -> None:
+    """A metric that only rises is not chosen, whatever it is called."""
+    lines = [f"round {n} mse={n} g_loss={20 - n}" for n in range(1, 15)]
+    assert found_in(lines)[0] == "g_loss"
+
+
+def test_a_name_chooses() -> None:
+    """A series that is named is read, whatever it is and however its name is spelt."""
+    lines = [f"loss={n} energy_gap={20 - n}" for n in range(9, 0, -1)]
+    assert found_in(lines, wanted="Energy/Gap")[1] == [float(20 - n) for n in range(9, 0, -1)]
+    assert found_in(lines, wanted="recall") == (None, [])
+
+
+def test_a_loss_that_is_no_number_any_more_is_told() -> None:
+    """A training that diverges goes on to tell nan, which is a loss as well."""
+    lines = ["loss 1.0", "loss 2.0", "loss inf", "loss nan", "loss nan"]
+    losses = found_in(lines)[1]
+    assert losses[:3] == [1.0, 2.0, math.inf]
+    assert [math.isnan(loss) for loss in losses] == [False, False, False, True, True]
+
+
+@given(st.lists(st.integers(0, 5000), max_size=5))
+def test_event_files_are_read_in_pieces(cuts: list[int]) -> None:
+    """TensorBoard's records are found wherever the file is cut, and a record that is not whole waits."""
+    (path,) = (RECORDED / "tensorboard").glob("runs/a/*")
+    content = path.read_bytes()
+    places = sorted(min(cut, len(content)) for cut in cuts)
+    reader = EventReader()
+    parts = [content[a:b] for a, b in zip([0, *places], [*places, len(content)], strict=True)]
+    points = [point for part in parts for point in reader.feed(part)]
+    assert points == EventReader().feed(content)
+    assert [point.step for point in points if point.series == "loss/train"] == list(range(40))
+
+
+def test_long_records_are_passed_over() -> None:
+    """A record of pictures takes no memory, and what follows it is read."""
+    (path,) = (RECORDED / "tensorboard").glob("runs/a/*")
+    length = LONGEST_RECORD + 5
+    reader = EventReader()
+    assert not reader.feed(struct.pack("<QI", length, 0) + b"x" * 1000)
+    assert not reader.feed(b"x" * (length - 1000))
+    assert len(reader.feed(b"xxxx" + path.read_bytes())) == 80
+
+
+def test_empty_cells_are_no_points() -> None:
+    """A row of a table has the numbers that stand in it, with its step."""
+    reader = TableReader()
+    points = [
+        point for line in (b"step,loss,val", b"1,0.5,", b"2,,0.25", b"x,y,z") for point in reader.feed(line)
+    ]
+    assert [(point.series, point.value, point.step) for point in points] == [
+        ("loss", 0.5, 1),
+        ("val", 0.25, 2),
+    ]
