@@ -76,7 +76,7 @@ def test_the_service_keeps_the_highest(open_service: Callable[..., Service]) -> 
         view = service.job(ME, job.id)
         return (view.maximize, view.first_loss, view.loss, view.best_loss)
 
-    until(lambda: service.job(ME, job.id).iteration == len(RISES) - 1)
+    until(lambda: len(service.observations(ME, job.id)) == len(RISES))
     assert shown() == (True, 0.5, 0.84, 0.85)
     until(lambda: service.job(ME, job.id).reduction > 0.5)
     assert min(service.forecast(ME, job.id, [5])["mean"]) >= 0.83

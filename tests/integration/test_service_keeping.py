@@ -134,23 +134,34 @@ def test_a_limit_in_cores_is_the_same_on_another_number_of_cores(
         assert {job["id"]: job["cores"] for job in last["jobs"]} == {"two": 2.0, "some": 1.5}
 
 
+@pytest.mark.parametrize("stride", [None, 10])
 def test_what_was_reported_and_never_read_is_read_after_a_restart(
-    open_service: Callable[..., Service], tmp_path: Path
+    open_service: Callable[..., Service], tmp_path: Path, stride: int | None
 ) -> None:
-    """A loss counts as reported once slaq.report has returned, whatever becomes of the service."""
+    """A loss counts as reported once slaq.report has returned, numbered by its job or not, and counts once."""
     service = open_service()
-    job = service.submit(ME, python("import time, slaq\nslaq.report(5.0)\ntime.sleep(600)")).id
-    until(iterated(service, job, 0))
+    begin = (
+        "slaq.report(5.0)" if stride is None else f"slaq.report(9.0, step=0)\nslaq.report(5.0, step={stride})"
+    )
+    job = service.submit(ME, python(f"import time, slaq\n{begin}\ntime.sleep(600)")).id
+    until(iterated(service, job, stride or 0))
     service.close()
     path = tmp_path / "jobs" / job / "reports.jsonl"
     pid = json.loads(path.read_text().splitlines()[-1])["pid"]
     with path.open("a") as file:
         for k in (1, 2, 3):
             line = {"iteration": k, "loss": 5.0 - k, "time": 1e9 + k, "cpu": 0.1, "pid": pid}
+            if stride is not None:
+                line = {**line, "iteration": k + 1, "step": stride * (k + 1)}
+                file.write(json.dumps(line) + "\n")
             file.write(json.dumps(line) + "\n")
         file.write('{"iteration": 4, "loss": 0.')
     again = open_service()
-    assert [one["loss"] for one in again.observations(ME, job)][:4] == [5.0, 4.0, 3.0, 2.0]
+    found = [(one["iteration"], one["loss"]) for one in again.observations(ME, job)]
+    if stride is None:
+        assert found[:4] == [(0, 5.0), (1, 4.0), (2, 3.0), (3, 2.0)]
+    else:
+        assert found[:5] == [(0, 9.0), (10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
 
 
 def test_time_never_runs_backwards_though_the_clock_was_set_back(
