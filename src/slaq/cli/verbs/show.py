@@ -52,7 +52,7 @@ def command(client: "Client", job: str, as_json: bool) -> None:
 
 def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     """Yield the facts as pairs of a name and a text."""
-    from slaq.cli.display.job_columns import ENDED, number, share
+    from slaq.cli.display.job_columns import ENDED, number, parameters, share
 
     active = view["state"] not in ENDED
     yield "job", view["id"]
@@ -61,6 +61,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     yield view["work"], shlex.join(submission["command"]) if submission.get("command") else view["summary"]
     if submission.get("cwd"):
         yield "in", submission["cwd"]
+    if view["group"]:
+        yield "group", view["group"]
+    if view["parameters"]:
+        yield "parameters", parameters(view["parameters"])
     yield "submitted", _moment(view["submitted_at"], now)
     if view["arrival"] > now:
         yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
