@@ -302,7 +302,10 @@ def _tell_best(batch: "Batch") -> None:
 
     for group in dict.fromkeys(entry.group for entry in batch.entries if entry.group):
         jobs = [entry for entry in batch.entries if entry.group == group]
-        best = winner({**entry.as_json(), "diverged": entry.diverged} for entry in jobs)
+        best = winner(
+            {**entry.as_json(), "diverged": entry.diverged, "maximize": entry.table.options.get("maximize")}
+            for entry in jobs
+        )
         if best is None:
             say(f"best of {group}: none, because each of its jobs has diverged or has no loss")
             continue
