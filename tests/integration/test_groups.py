@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from slaq.cli.display.job_rows import loss_fields
 from slaq.cli.display.tabular import BATCH, csv_pieces
 from slaq.cli.main import main
 from slaq.client import Client, connect
-from slaq.core.errors import GridError, UnknownGroupError
+from slaq.core.errors import ForbiddenError, GridError, UnknownGroupError
 from slaq.core.job import JobState
 from slaq.service.records import Submission
-from tests.integration.opening import reports
+from slaq.service.service import Service
+from tests.integration.opening import ANN, BOB, ME, reports
 from tests.integration.serving import Served, serving, until
 
 #: Prints its words, and a loss that its first word chooses.
@@ -65,9 +66,16 @@ def told(*words: str) -> Any:
     return json.loads(slaq(*words, "--json").stdout)
 
 
-def reported(client: Client, group: str, *losses: float, state: str = "completed", **parameters: Any) -> str:
+def reported(
+    client: Client,
+    group: str,
+    *losses: float,
+    state: str = "completed",
+    maximize: bool = False,
+    **parameters: Any,
+) -> str:
     """Add a job to a group that has reported these losses elsewhere, and ended so; return its id."""
-    options: Any = {"name": f"{group}-job", "group": group, "parameters": parameters}
+    options: Any = {"name": f"{group}-job", "group": group, "parameters": parameters, "maximize": maximize}
     job = client.send(Submission(external=True, options=options))
     client.report(job.id, reports(*losses), offset=0)
     until(lambda: client.show_job(job.id)["iteration"] == len(losses) - 1)
@@ -239,6 +247,20 @@ def test_the_best_job_of_a_group_comes_first(here: Path, ranks: str) -> None:
     listed = slaq("ls", "--group", ranks, "--sort", "best").stdout.splitlines()
     assert [line.split()[0] for line in listed[1:]] == RANKS
     assert "best" in listed[0].split()
+
+
+def test_the_best_of_what_should_rise_is_the_highest(here: Path, client: Client) -> None:
+    """Of jobs that maximize, the one with the highest number wins."""
+    for lr, reached in ((0.1, 0.7), (0.2, 0.9), (0.3, 0.8)):
+        reported(client, "risen", 0.5, reached, maximize=True, lr=lr)
+    assert [(row["parameters"]["lr"], row["best_loss"]) for row in told("best", "risen")] == [
+        (0.2, 0.9),
+        (0.3, 0.8),
+        (0.1, 0.7),
+    ]
+    best = client.group("risen").best()
+    assert best is not None
+    assert best.parameters == {"lr": 0.2}
 
 
 def test_a_ranking_that_may_change_says_so(here: Path, client: Client, ranks: str) -> None:
@@ -522,3 +544,47 @@ def test_losses_are_written_as_they_come() -> None:
         assert read <= sum(seen)
     assert sum(seen) == 10 * BATCH + 1
     assert max(seen) == BATCH
+
+
+# Kept.
+
+
+def test_a_group_survives_a_restart(open_service: Callable[..., Service]) -> None:
+    """After a restart, jobs of a group are found and steered as before, those that have ended too."""
+    service = open_service()
+    for lr in (0.1, 0.2, 0.3):
+        options: Any = {"name": "kept", "group": "kept", "parameters": {"lr": lr}}
+        service.submit(ME, Submission(external=True, options=options))
+    service.end(ME, "kept", state=JobState.COMPLETED)
+    service = open_service()
+    until(lambda: service.job(ME, "kept").state is JobState.COMPLETED)
+    found = service.jobs(ME, group="kept")
+    assert [(view.id, view.group, view.parameters) for view in found] == [
+        ("kept", "kept", {"lr": 0.1}),
+        ("kept-2", "kept", {"lr": 0.2}),
+        ("kept-3", "kept", {"lr": 0.3}),
+    ]
+    assert [view.id for view in service.jobs(ME, group="kept", after="kept", limit=1)] == ["kept-2"]
+    assert service.last_jobs(ME, 2, group="kept")[1] == 3
+    assert [view.id for view in service.pause_group(ME, "kept")] == ["kept-2", "kept-3"]
+
+
+def test_groups_of_one_name_are_apart(open_service: Callable[..., Service]) -> None:
+    """Each user's group is their own, whoever else has one of that name; an admin names whose it is."""
+    service = open_service(visibility="all")
+    for who in (ANN, BOB):
+        service.submit(who, Submission(external=True, options={"name": who.user, "group": "same"}))
+    assert [view.id for view in service.jobs(ANN, group="same")] == ["ann"]
+    assert service.jobs(ANN, group="same", owner="bob") == []
+    assert service.jobs(ME, group="same") == []
+    assert [view.id for view in service.jobs(ME, group="same", owner="bob")] == ["bob"]
+    assert [view.id for view in service.change_group(ANN, "same", weight=2.0)] == ["ann"]
+    assert service.job(ME, "bob").weight == 1.0
+    with pytest.raises(ForbiddenError):
+        service.cancel_group(ANN, "same", "bob")
+    with pytest.raises(UnknownGroupError):
+        service.cancel_group(ME, "same")
+    assert [view.id for view in service.cancel_group(ME, "same", "bob")] == ["bob"]
+    # Others may read that a job is there, but not what its owner called the group.
+    seen = service.job(BOB, "ann")
+    assert (seen.group, seen.parameters) == (None, {})
