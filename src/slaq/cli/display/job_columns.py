@@ -122,7 +122,6 @@ COLUMNS: Mapping[str, Column] = {
         Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
         Column(name="group", text=lambda job, now: job["group"] or "–", key=lambda job: job["group"] or "~",
                numeric=False),
-        Column(name="parameters", text=_parameters, key=_parameters_first, numeric=False),
         Column(name="state", text=lambda job, now: job["state"], key=lambda job: job["state"], numeric=False),
         Column(name="weight", text=lambda job, now: f"{job['weight']:g}", key=lambda job: -job["weight"]),
         Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
@@ -137,6 +136,7 @@ COLUMNS: Mapping[str, Column] = {
                key=lambda job: _last(job["prospect"]["chance"], when_missing=2.0)),
         Column(name="CPU", text=lambda job, now: span(job["cpu_seconds"]), key=lambda job: -job["cpu_seconds"]),
         Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
+        Column(name="parameters", text=_parameters, key=_parameters_first, numeric=False),
         Column(name="reason", text=_waiting, key=_waiting_first, numeric=False),
     )
 }  # fmt: skip
