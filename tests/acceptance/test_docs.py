@@ -91,7 +91,7 @@ def test_every_policy_forecaster_and_workload_field_is_named(name: str) -> None:
 
 
 #: Whose inner keys are the user's own.
-OWN = ("algorithms", "env", "program", "metrics")
+OWN = ("algorithms", "env", "program", "metrics", "parameters")
 
 
 def keys(value: Any) -> Iterator[str]:
@@ -132,6 +132,7 @@ for i in itertools.count():
 SERVICE_RUNS = {
     "submit": ["submit", "--json", "--", "true"],
     "ls": ["ls", "--json"],
+    "best": ["best", "sweep", "--json"],
     "show": ["show", "told", "--json"],
     "wait": ["wait", "told", "--reduction", "0.1", "--json"],
     "pause": ["pause", "told", "--json"],
@@ -185,7 +186,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A service with a job that has reported losses; its home."""
     home = tmp_path_factory.mktemp("home")
     with serving(home, cores=1) as served, connect(served.unix) as client:
-        job = client.submit_command([sys.executable, "-c", TRAINS], name="told")
+        job = client.submit_command(
+            [sys.executable, "-c", TRAINS], name="told", group="sweep", parameters={"lr": 0.1}
+        )
         assert job.wait(reduction=0.1, timeout=60.0)
         served.token("ann")
         yield home

@@ -119,7 +119,7 @@ MISTAKES = {
     "value in a grid": (SOUND + "parameters.l2 = {grid = [1, 'x']}", 6, "l2 is 'x'", "a number"),
     "grid": (SOUND + "parameters.l2 = {grid = 3}", 6, "the grid of l2", "{grid = ["),
     "too many jobs": (
-        SOUND + "parameters.l2 = {grid = " + str(list(range(1001))) + "}", 6, "1001 jobs", "at most 1000",
+        SOUND + "parameters.l2 = {grid = " + str(list(range(1001))) + "}", 6, "1,001 jobs", "at most 1,000",
     ),
     "program": (JOB + "program = 'own'", 6, "program is 'own'", "file.py:function"),
     "missing program": (JOB + "program = 'no.py:train'", 6, "no file", "relative"),
@@ -140,7 +140,11 @@ MISTAKES = {
     "env": (COMMAND + "env = {A = 1}", 6, "env is {'A': 1}", "texts"),
     "trains": (COMMAND + "trains = 'no'", 6, "trains is 'no'", "true or false"),
     "trains no model": (COMMAND + "trains = false\nloss_file = 'a'", 6, "trains is False", "nor loss_file"),
-    "unused parameter": (COMMAND + "parameters.b = 1", 6, "does not use", "{b}"),
+    "unused parameter": (COMMAND + "parameters = {a = 1, b = 1}", 6, "does not use", "{b}"),
+    "missing parameter": (COMMAND + "[[job]]\ncommand = 'true {b} {c}'\nparameters.b = 1", 7, "has {c}", "{{c}}"),
+    "lone brace": (COMMAND + "[[job]]\ncommand = 'true {b} }'\nparameters.b = 1", 7, "'}'", "{{ and }}"),
+    "value twice": (SOUND + "parameters.l2 = {grid = [0.1, 0.1]}", 6, "value 0.1 twice", "once"),
+    "group": (SOUND + "group = 'two words'", 6, "group is 'two words'", "letters"),
     "data of a command": (COMMAND + "data = 'both.npz'", 6, "data is for jobs", "remove"),
     "partitions of a command": (COMMAND + "partitions = 2", 6, "no command option 'partitions'", "known: name"),
     "pattern of an algorithm": (SOUND + "loss_pattern = '(.)'", 6, "no program option 'loss_pattern'", "known:"),
@@ -205,7 +209,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
         program = "own.py:train"
         parameters = {rate = 0.5}
         [[job]]
-        command = ["true", "{x} {y}"]
+        command = ["true", "{x} {{y}}"]
         loss_file = "out/losses.csv"
         loss_column = "val"
         env = {A = "b"}
@@ -316,6 +320,29 @@ def test_durations(text: str, seconds: float | None) -> None:
 def test_sizes_in_bytes(text: str, size: int | None) -> None:
     """A size is a number of bytes, or of thousands (kB) or 1024s (KiB) of them, and so on."""
     assert bytes_of(text) == size
+
+
+def test_the_jobs_of_a_grid_are_a_group(folder: Path) -> None:
+    """A grid's jobs belong to a group of the table's name, or the one that it names, and keep their parameters."""
+    grid = "parameters = {k = {grid = [2, 3]}, iterations = 3}\n"
+    kmeans = "[[job]]\nalgorithm = 'kmeans'\ndata = {generate = 'blobs'}\n"
+    text = (
+        kmeans
+        + grid
+        + kmeans
+        + grid
+        + kmeans
+        + grid
+        + "group = 'mine'\n"
+        + kmeans
+        + "group = 'mine'\n"
+        + kmeans
+    )
+    jobs = read(folder, text).jobs
+    groups = [(job.group, job.own_group) for job in jobs]
+    first, second = [(None, "kmeans")] * 2, [(None, "kmeans-2")] * 2
+    assert groups == [*first, *second, *[("mine", "kmeans-3")] * 2, ("mine", None), (None, None)]
+    assert [dict(job.parameters) for job in jobs[:2]] == [{"k": k, "iterations": 3} for k in (2, 3)]
 
 
 def test_a_name_in_after_stands_for_every_job_of_a_grid(folder: Path) -> None:

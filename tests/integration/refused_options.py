@@ -33,6 +33,8 @@ BAD: dict[str, list[Any]] = {
     "task_timeout": [0, NAN, "never"],
     "checkpoint": ["", 3],
     "tags": ["night", ["two words"], [""], [1], [f"t{k}" for k in range(51)]],
+    "group": ["", "two words", "../x", "x" * 81, 3],
+    "parameters": ["lr=1", {"a b": 1}, {"": 1}, {"a": [1]}, {"a": None}, {"a": "x" * 1001}, {"a": 2**63}],
     "user": ["", "two words", 3],
     "if_lost": ["ask", 1],
     "cwd": ["", 3],

@@ -109,8 +109,8 @@ FIELDS = {
     "share_by_group", "jobs",
 }  # fmt: skip
 JOB_FIELDS = {
-    "id", "algorithm", "state", "reason", "arrival", "ended", "losses", "first_loss", "best_loss", "last_loss",
-    "reduction", "cpu_seconds", "directory", "result",
+    "id", "group", "parameters", "algorithm", "state", "reason", "arrival", "ended", "losses", "first_loss",
+    "best_loss", "last_loss", "reduction", "cpu_seconds", "directory", "result",
 }  # fmt: skip
 
 
@@ -442,3 +442,31 @@ def test_a_long_curve_keeps_its_ends() -> None:
 def test_times(seconds: float, text: str) -> None:
     """Times are written as clocks show them."""
     assert duration(seconds) == text
+
+
+def test_the_best_of_each_grid_is_told(tmp_path: Path) -> None:
+    """At the end a line says which job of a group has the best loss; one that diverged never has."""
+    write(
+        tmp_path,
+        """
+        [[job]]
+        name = "grid"
+        command = ["{python}", "-c", "import slaq; [slaq.report(x) for x in ({x}, {x} / 2)]"]
+        parameters = {x = {grid = [4, 2, 3]}}
+        [[job]]
+        name = "lost"
+        group = "others"
+        command = ["{python}", "-c", "import slaq; [slaq.report(float(x)) for x in ('0.1', 'nan')]"]
+        """,
+    )
+    done = slaq(tmp_path, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == [
+        "best of grid: grid-2 (x=2), loss 1",
+        "best of others: none, because each of its jobs has diverged or has no loss",
+    ]
+    found = json.loads(slaq(tmp_path, "--quiet", "--json").stdout)["jobs"]
+    assert [(job["group"], job["parameters"]) for job in found] == [
+        *(("grid", {"x": x}) for x in (4, 2, 3)),
+        ("others", {}),
+    ]

@@ -44,6 +44,8 @@ def train(ctx, rate, steps=5):
 ASKING = {
     "submit": ["--", "true"],
     "ls": [],
+    "best": ["x"],
+    "export": ["--all"],
     "show": ["x"],
     "logs": ["x"],
     "wait": ["x"],

@@ -200,7 +200,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "memory": None, "after": [HOSTILE], "arrival": 1.0,
         "prospect": {"at_90": None, "at_95": None, "chance": None, "out_of_reach": False},
         "id": HOSTILE, "owner": HOSTILE, "state": "queued", "reason": HOSTILE, "work": HOSTILE, "summary": HOSTILE,
-        "directory": HOSTILE, "command": None, "cwd": HOSTILE,
+        "directory": HOSTILE, "command": None, "cwd": HOSTILE, "group": HOSTILE, "parameters": {HOSTILE: HOSTILE},
     }  # fmt: skip
     cluster = {
         "version": HOSTILE, "policy": HOSTILE, "capacity": 1.0, "granted": 1.0, "epoch": 1, "epoch_seconds": 1.0,
@@ -223,6 +223,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "/jobs": {"jobs": [job], "next": None, "total": 1},
         "/cluster": cluster,
         "/users": {"users": [user]},
+        "/cancel": {"jobs": [job], "next": None, "total": None},
         "/whatif": {"horizon": 1.0, "replays": [replay, replay]},
         "/why": {"text": HOSTILE},
         "/observations": {"observations": [], "next": -1},
@@ -246,7 +247,19 @@ def hostile() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "verb",
-    ["ls", "ls --all --quiet", "show x", "cluster", "users ls", "whatif", "why x", "wait x --timeout 0.1s"],
+    [
+        *(
+            "ls",
+            "ls --all --quiet",
+            "show x",
+            "cluster",
+            "users ls",
+            "whatif",
+            "why x",
+            "wait x --timeout 0.1s",
+        ),
+        *("best x", "best x --csv", "export --all --what jobs", "cancel --group x --json"),
+    ],
 )
 def test_not_even_a_hostile_service_controls_the_terminal(hostile: str, verb: str) -> None:
     """Where every text of every answer is hostile, what is shown is escapes."""

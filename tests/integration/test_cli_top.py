@@ -32,6 +32,7 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "cores": 0.5, "maximize": False, "iteration": 7, "total": None,
         "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
+        "group": None, "parameters": {},
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip
     return {**usual, **changes}
@@ -143,22 +144,26 @@ def test_the_cursor_stays_on_its_job() -> None:
 
 
 def test_a_filter_shows_what_matches() -> None:
-    """What is typed after / is looked for in name, user, state, tags and command; escape shows all again."""
-    feed = Script(jobs=[*THREE, job("d", tags=["Night"]), job("e", state="queued"), job("f", summary="x.sh")])
+    """What is typed after / is looked for in all that says what a job is; escape shows all again."""
+    sought = (job("d", tags=["Night"]), job("e", state="queued"), job("f", summary="x.sh"))
+    feed = Script(jobs=[*THREE, *sought, job("g", group="sweep", parameters={"lr": 0.25})])
+    keys = {".": "full_stop", "=": "equals_sign"}
 
     async def act(app: Top, pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: len(names(app)) == 6)
+        await until(pilot, lambda: len(names(app)) == 7)
         for typed, found in (
             ("bob", ["b"]),
             ("night", ["d"]),
             ("queued", ["e"]),
             ("x.sh", ["f"]),
+            ("sweep", ["g"]),
+            ("lr=0.25", ["g"]),
             ("zzz", []),
         ):
-            await pilot.press("slash", *[{".": "full_stop"}.get(letter, letter) for letter in typed], "enter")
+            await pilot.press("slash", *[keys.get(letter, letter) for letter in typed], "enter")
             await until(pilot, lambda found=found: names(app) == found)  # type: ignore[misc]
             await pilot.press("escape")
-            await until(pilot, lambda: len(names(app)) == 6)
+            await until(pilot, lambda: len(names(app)) == 7)
 
     watch(feed, act)
 

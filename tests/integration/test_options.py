@@ -108,7 +108,7 @@ FILES: dict[str, tuple[str, OptionSet[Any]]] = {
     "program on Spark": ("[cluster]\nengine = 'spark'\n[[job]]\nprogram = 'own.py:train'\n", SPARK_PROGRAM),
 }
 #: Keys of a job that are not options.
-OTHER_KEYS = {"algorithm", "program", "fit", "command", "data", "target", "parameters"}
+OTHER_KEYS = {"algorithm", "program", "fit", "command", "data", "target", "parameters", "group"}
 
 
 @pytest.fixture
@@ -138,10 +138,10 @@ def test_jobs_files_take_the_options_as_keys(kind: str, folder: Path) -> None:
 def test_the_command_line_takes_the_options_with_dashes() -> None:
     """`slaq submit` has an option for each, whose help is that of the definition."""
     typed = {one.name: one for one in submit_verb.params if isinstance(one, click.Option)}
-    others = {"external", "data", "target", "parameters", "as_json", "url", "token_file"}
+    others = {"external", "data", "target", "grids", "dry_run", "as_json", "url", "token_file"}
     assert set(typed) - others == set(SERVICE.options)
     for name, option in SERVICE.options.items():
-        assert typed[name].opts == [option.flag]
+        assert typed[name].opts == [option.flag, *option.also]
         assert typed[name].help == option.described
 
 

@@ -24,6 +24,7 @@ from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite import packing as sqlite_packing
 from slaq.stores.sqlite.records import JobFilters
 from slaq.testing.store_contract import IN_MEMORY, decision, grant, observed
+from slaq.testing.strategies import shared_law
 
 #: The last of these may end.
 IDS = ("a", "b", "c")
@@ -587,3 +588,58 @@ def test_a_job_nobody_submitted_is_unknown_everywhere(store: SqliteStore, ask: B
     """Every question about it, and every order, names the id."""
     with pytest.raises(UnknownJobError, match="'nobody'"):
         ask(store)
+
+
+# Groups
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, "lr", "wd"]), st.sampled_from(["ann", "bob"]), st.booleans()),
+        max_size=12,
+    ),
+    st.sampled_from(["lr", "wd"]),
+    st.sampled_from([None, "ann"]),
+)
+@shared_law
+def test_the_jobs_of_a_group_are_found(
+    jobs: list[tuple[str | None, str, bool]], group: str, owner: str | None
+) -> None:
+    """By its name and its owner, in the order of submission, whatever other jobs there are."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder, SqliteStore(Path(folder) / "slaq.db") as store:
+        for number, (name, whose, ended) in enumerate(jobs):
+            spec = JobSpec(id=str(number))
+            store.submit_job(spec, owner=whose, submission={"group": name}, at=float(number))
+            if ended:
+                store.append([JobEnded(job_id=spec.id, at=99.0, state=JobState.COMPLETED)])
+        wanted = [
+            str(number)
+            for number, (name, whose, _) in enumerate(jobs)
+            if name == group and owner in (None, whose)
+        ]
+        assert [row.id for row in store.rows(group=group, owner=owner)] == wanted
+        assert [row.id for row in store.rows(list(JobState), limit=2, group=group, owner=owner)] == wanted[:2]
+        assert store.count(group=group, owner=owner) == len(wanted)
+        ended_ones = [one for one in wanted if jobs[int(one)][2]]
+        assert [row.id for row in store.rows([JobState.COMPLETED], group=group, owner=owner)] == ended_ones
+
+
+@pytest.mark.parametrize("given_owner", [None, "ann"])
+def test_a_group_is_found_by_an_index(store: SqliteStore, given_owner: str | None) -> None:
+    """However many jobs there are, those of a group are looked up, and no others are read."""
+    ended = [state for state in JobState if state.ended]
+    asked: list[str] = []
+    with store._file.writing() as transaction:
+        # Reads of the same thread go through this connection.
+        db = transaction.db
+        db.set_trace_callback(asked.append)
+        store.rows(ended, group="lr", owner=given_owner)
+        store.rows(ended[:1], group="lr", owner=given_owner)
+        store.rows(ended, limit=100, group="lr", owner=given_owner)
+        store.rows(ended, last=100, group="lr", owner=given_owner)
+        store.count(ended, group="lr", owner=given_owner)
+        db.set_trace_callback(None)
+        queries = [query for query in asked if "group_name" in query]
+        plans = [" ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}")) for query in queries]
+    assert len(plans) == 5
+    assert [plan for plan in plans if "jobs_by_group" not in plan or "SCAN jobs" in plan] == []

@@ -32,7 +32,7 @@ from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite import file as sqlite_file
 from slaq.stores.sqlite import schema as sqlite_schema
 from slaq.stores.sqlite.errors import told
-from slaq.stores.sqlite.packing import pack_values, unpack_values
+from slaq.stores.sqlite.packing import pack_values, spec_text, unpack_values
 from slaq.stores.sqlite.records import LogEntry
 from slaq.testing.store_contract import IN_MEMORY, decision, grant, observed
 from tests.integration.store_writer import open_with_jobs, write_epoch
@@ -233,6 +233,29 @@ def test_a_store_of_version_1_can_be_used(path: Path) -> None:
         assert store.meta("policy") == "total-quality"
         store.append([observed("going", 3)])
         assert store.submit_job(JobSpec(id="new"), owner="", submission={}, at=9.0).number == 3
+
+
+def test_a_store_without_groups_gets_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs of a store from before belong to no group, and those that come later are found by theirs."""
+    known = sqlite_schema.migrations()
+    version = next(number for number, script in enumerate(known) if "group_name" in script)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_schema, "migrations", lambda: known[:version])
+        SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        row = ("a", "", 0.0, "[]", "queued", 0.0)
+        db.execute(
+            "INSERT INTO jobs (id, owner, arrival, tags, state, submitted_at) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+        spec = spec_text(JobSpec(id="a"))
+        db.execute("INSERT INTO requests (job, spec, submission) VALUES (1, ?, '{}')", (spec,))
+        db.commit()
+    with SqliteStore(path) as store:
+        store.submit_job(JobSpec(id="b"), owner="", submission={"group": "lr"}, at=1.0)
+        assert [row.id for row in store.rows()] == ["a", "b"]
+        assert [row.id for row in store.rows(group="lr")] == ["b"]
+        assert store.check() == []
+    assert Path(f"{path}.version-{version}").exists()
 
 
 def owe_in_version_1(path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from slaq.service.records import Submission
 from slaq.web.document import openapi_of
 from slaq.web.gate import PROBES
 from tests.integration.serving import Served, external, serving
@@ -24,6 +25,7 @@ from tests.integration.serving import Served, external, serving
 BODIES: dict[str, Any] = {
     "submit_job": {"external": True},
     "change_job": {"weight": 2.0},
+    "change_group": {"weight": 2.0},
     "end_job": {"state": "completed"},
     "change_cluster": {"policy": "fair"},
     "change_user": {"weight": 2.0},
@@ -41,6 +43,7 @@ ADMINS = {"change_cluster", "change_user", "prune", "back_up", "show_user"}
 #: What anyone known may do, since it tells of their own jobs, or of the cluster as a whole, only.
 ANYONE = {
     *("submit_job", "list_jobs", "show_cluster", "list_decisions", "show_last_decision", "show_decision"),
+    *("change_group", "pause_group", "resume_group", "cancel_group"),
     *("ask_whatif", "list_users", "follow_events", "show_metrics", "show_health", "show_openapi"),
 }
 
@@ -54,7 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def anns_job(served: Served) -> str:
     with served.client("ann") as client:
-        return external(client, "anns")
+        return client.send(Submission(external=True, options={"name": "anns", "group": "annsgroup"})).id
 
 
 def operations() -> list[tuple[str, str, str]]:
@@ -80,7 +83,12 @@ def asked(
 ) -> httpx.Response:
     """Ask one operation properly, about that job, with that header."""
     name, method, route = operation
-    path = route.replace("{job_id}", job).replace("{name}", "zoe").replace("{epoch}", "0")
+    path = (
+        route.replace("{job_id}", job)
+        .replace("{name}", "zoe")
+        .replace("{group}", "annsgroup")
+        .replace("{epoch}", "0")
+    )
     query = {key: job if value == "{job_id}" else value for key, value in QUERIES.get(name, {}).items()}
     body = {"json": BODIES[name]} if name in BODIES else {}
     if name == "send_reports":
@@ -162,7 +170,32 @@ def test_what_anyone_may_ask_shows_nothing_of_others(
     """Lists, decisions, events and metrics name no job of another user."""
     response = asked(served, operation, anns_job, bearer(served, "bob"))
     assert response.status_code < 300 or response.status_code == 404
-    assert anns_job not in response.text
+    assert anns_job not in response.text.replace("annsgroup", "")
+
+
+def test_anothers_group_is_as_unknown_as_none(served: Served, anns_job: str) -> None:
+    """Whatever is asked about another user's group is answered as if there were none, and changes nothing."""
+    groups = [one for one in OPERATIONS if "{group}" in one[2]]
+    assert len(groups) == 4
+    bob = bearer(served, "bob")
+    for name, method, route in groups:
+        refused = asked(served, (name, method, route), anns_job, bob)
+        absent = asked(served, (name, method, route.replace("{group}", "none-such")), anns_job, bob)
+        assert refused.status_code == absent.status_code == 404
+        assert refused.text.replace("annsgroup", "none-such") == absent.text
+        named = httpx.request(
+            method,
+            served.tcp + route.replace("{group}", "annsgroup"),
+            params={"owner": "ann"},
+            json=BODIES.get(name),
+            headers={"Authorization": bob},
+        )
+        assert named.status_code == 403
+    with served.client("ann") as client, served.client("root", admin=True) as root:
+        assert (client.job(anns_job).state, client.job(anns_job).view.weight) == ("running", 1.0)
+        assert root.list_jobs(group="annsgroup") == []
+        (found,) = root.change_group("annsgroup", owner="ann", weight=1.0)
+        assert found["id"] == anns_job == root.list_jobs(group="annsgroup", owner="ann")[0]["id"]
 
 
 def test_reading_all_is_not_touching_all(tmp_path: Path) -> None:

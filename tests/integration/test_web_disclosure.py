@@ -43,7 +43,7 @@ def plant(served: Served, folder: Path) -> list[str]:
     place.mkdir()
     runs: dict[str, Any] = {
         "name": f"{NAMED}-runs", "env": {f"{SECRET}_NAME": f"{SECRET} value"}, "cwd": str(place),
-        "tags": (f"{SECRET}-tag",),
+        "tags": (f"{SECRET}-tag",), "group": f"{SECRET}-group", "parameters": {f"{SECRET}_p": f"{SECRET} value"},
     }  # fmt: skip
     with connect(served.unix) as client:
         running = client.send(
@@ -85,6 +85,8 @@ def answers(served: Served, header: str, jobs: list[str]) -> Iterator[tuple[str,
         {"last": 100},
         {"tag": f"{SECRET}-tag"},
         {"tag": f"{SECRET}-changed"},
+        {"group": f"{SECRET}-group"},
+        {"group": f"{SECRET}-group", "owner": _owner(served)},
     ]
     for query in queries:
         response = httpx.get(f"{served.tcp}/api/v1/jobs", params=query, headers={"Authorization": header})
@@ -141,7 +143,12 @@ def test_where_users_see_their_own_nothing_shows_that_there_is_another(tmp_path:
         told["stream"] = stream(served, bob)
         assert [name for name, text in told.items() if SECRET in text or NAMED in text] == []
         assert [name for name, text in told.items() if f'"{owner}"' in text] == []
-        for query in ({"owner": owner}, {"tag": f"{SECRET}-tag"}, {"last": 10}):
+        for query in (
+            {"owner": owner},
+            {"tag": f"{SECRET}-tag"},
+            {"group": f"{SECRET}-group", "owner": owner},
+            {"last": 10},
+        ):
             page = httpx.get(f"{served.tcp}/api/v1/jobs", params=query, headers={"Authorization": bob}).json()
             assert [job for job in page["jobs"] if job["owner"] != "bob"] == []
             assert page["total"] in (None, len(page["jobs"]))

@@ -14,6 +14,7 @@ from slaq.core.direction import best_of
 from slaq.core.errors import SlaqError
 from slaq.core.job import JobState
 from slaq.handle import Job
+from slaq.jobs.grid import kept
 from slaq.running import RunningCluster
 
 #: Seconds between two polls of the jobs, and between two updates of the screen. Drawing takes CPU time from
@@ -57,6 +58,16 @@ class Entry:
         return self.kept is not None
 
     @property
+    def group(self) -> str | None:
+        """The group that the job belongs to: the one that the file names, or that of its grid."""
+        return self.table.group or self.table.own_group
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its last loss was no finite number."""
+        return self.job is not None and self.job.diverged
+
+    @property
     def losses(self) -> list[float]:
         """The losses so far; each call reads only the new observations."""
         if self.job is not None:
@@ -70,6 +81,8 @@ class Entry:
         last = observations[-1].loss if observations else math.nan
         return {
             "id": self.table.name,
+            "group": self.group,
+            "parameters": kept(self.table.parameters),
             "algorithm": self.table.kind,
             "state": str(self.state),
             "reason": self.reason,

@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
@@ -10,11 +12,14 @@ from slaq.client.api import Api
 from slaq.client.connection import PREFIX, Connection
 from slaq.client.endpoint import find_endpoint, surroundings
 from slaq.client.events import Stream
+from slaq.client.group import JobGroup
 from slaq.client.job import ServiceJob
 from slaq.client.reading import job_view
 from slaq.client.watch import Watch
+from slaq.config.values import command_name
 from slaq.core.errors import JobOptionError
 from slaq.core.job import JobState
+from slaq.jobs.grid import GridJob, check_placeholders, filled, grid_jobs, kept, unused_name
 from slaq.jobs.options import (
     PATHS,
     SERVICE,
@@ -25,6 +30,7 @@ from slaq.jobs.options import (
     ServiceProgramOptions,
 )
 from slaq.service.records import Notice, Submission
+from slaq.service.work import identifier
 
 #: Seconds for which requests are retried while the service restarts.
 PATIENCE = 30.0
@@ -110,6 +116,52 @@ class Client(Api):
                 found[name] = os.path.abspath(found[name])
         return cast(ServiceOptions, found)
 
+    def submit_grid(
+        self,
+        work: str | Mapping[str, Any] | Sequence[str | os.PathLike[str]],
+        grid: Mapping[str, Sequence[Any]],
+        data: str | Mapping[str, Any] | None = None,
+        **options: Unpack[ServiceOptions],
+    ) -> JobGroup:
+        """Submit a job for each combination of the grid's values; return their group.
+
+        `work` is a command as a list of words, in which {name} stands for a value and {{ for a brace, or a training
+        program as `submit` takes it, whose arguments the values are. `group` names the group, by default after the
+        work; `name` what the jobs are called, with a number each. docs/options.md describes the options.
+        """
+        fixed = {name: [value] for name, value in options.pop("parameters", {}).items()}
+        stem = options.get("name") or _stem(work)
+        group = options.pop("group", None) or self.new_group(stem)
+        jobs = grid_jobs({**fixed, **grid}, group=group, name=options.pop("name", None))
+        calls = [self._of_grid(work, data, job, options) for job in jobs]
+        for call in calls:
+            call()
+        return JobGroup(self, group)
+
+    def _of_grid(
+        self, work: Any, data: Any, job: GridJob, options: Mapping[str, Any]
+    ) -> Callable[[], ServiceJob]:
+        """Return what submits one job of a grid; raises where it cannot be submitted."""
+        own: dict[str, Any] = {**options, "name": job.name, "group": job.group}
+        if isinstance(work, str | Mapping):
+            table: Mapping[str, Any] = {"program": work} if isinstance(work, str) else work
+            # Arguments of a program need not be texts and numbers.
+            arguments = {**table.get("parameters", {}), **job.parameters}
+            return partial(self.submit, {**table, "parameters": arguments}, data, **own)
+        words = [os.fspath(word) for word in work]
+        check_placeholders(words, list(job.parameters))
+        return partial(
+            self.submit_command, filled(words, job.parameters), **own, parameters=kept(job.parameters)
+        )
+
+    def new_group(self, name: str) -> str:
+        """Return the name for a group, with a number where you have a group of that name."""
+        return unused_name(name, lambda group: bool(self.list_jobs(group=group, limit=1)))
+
+    def group(self, name: str, *, owner: str | None = None) -> JobGroup:
+        """Return a handle to a group of jobs: your own, unless an admin names another owner."""
+        return JobGroup(self, name, owner=owner)
+
     def send(self, submission: Submission) -> ServiceJob:
         """Submit a job; once this returns, the job survives whatever happens to the service.
 
@@ -127,10 +179,11 @@ class Client(Api):
         states: Collection[JobState | str] | None = None,
         owner: str | None = None,
         tag: str | None = None,
+        group: str | None = None,
         limit: int | None = None,
     ) -> list[ServiceJob]:
         """Return handles to the jobs that you may see, in the order of their submission."""
-        found = self.list_jobs(states=states, owner=owner, tag=tag, limit=limit)
+        found = self.list_jobs(states=states, owner=owner, tag=tag, group=group, limit=limit)
         return [ServiceJob(self, job_view(one)) for one in found]
 
     def job(self, job_id: str) -> ServiceJob:
@@ -146,3 +199,11 @@ class Client(Api):
     def watch(self, job: ServiceJob, callback: Callable[[ServiceJob], object]) -> None:
         """Call callback(job) once the job has ended, in a thread of its own."""
         self._watch.add(job, callback)
+
+
+def _stem(work: Any) -> str:
+    """Return the name that a group of jobs with this work gets."""
+    if isinstance(work, str | Mapping):
+        runs = work if isinstance(work, str) else str(work.get("program") or work.get("algorithm") or "")
+        return identifier(runs.rpartition(":")[2])
+    return identifier(Path(command_name(tuple(os.fspath(word) for word in work))).stem)

@@ -13,6 +13,7 @@ from slaq.core.demand import Demand
 from slaq.core.errors import ConflictError, JobFailedError
 from slaq.core.job import JobState, Observation
 from slaq.jobs.demands import read_demand
+from slaq.jobs.grid import Kept
 from slaq.service.records import JobView
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ class ServiceJob:
     def reason(self) -> str:
         """Why the job ended, or why it is not started, in one sentence."""
         return self.view.reason
+
+    @property
+    def group(self) -> str | None:
+        """The group that the job belongs to; None for no group."""
+        return self._view.group
+
+    @property
+    def parameters(self) -> Mapping[str, Kept]:
+        """What tells the job from others of its group."""
+        return self._view.parameters
 
     @property
     def directory(self) -> Path:

@@ -1,7 +1,6 @@
 """Reads a command: its words, and whether it can run."""
 
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +8,9 @@ from typing import Any
 
 from slaq.config.section import Section, described
 from slaq.config.values import CommandWork, Work
-from slaq.core.errors import CommandError
+from slaq.core.errors import CommandError, GridError
 from slaq.jobs.executable import find_executable
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+from slaq.jobs.grid import filled, not_given, not_used, placeholders
 
 
 def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
@@ -23,9 +21,12 @@ def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping
         section.note("cwd", f"there is no folder {cwd}", "create it, or name another")
     if words is None:
         return []
-    _check_placeholders(section, words, grid)
-    _check_program(section, words[0], cwd, options.get("env", {}))
-    return [CommandWork(argv=_filled(words, parameters)) for parameters in grid]
+    _check_program(section, words[0], cwd, options.get("env", {}), templated=any(grid))
+    if not any(grid):
+        return [CommandWork(argv=tuple(words)) for _ in grid]
+    if not _check_parameters(section, words, grid):
+        return []
+    return [CommandWork(argv=filled(words, parameters)) for parameters in grid]
 
 
 def _words(section: Section) -> list[str] | None:
@@ -46,30 +47,29 @@ def _words(section: Section) -> list[str] | None:
     return list(value)
 
 
-def _check_placeholders(section: Section, words: list[str], grid: list[dict[str, Any]]) -> None:
-    """Note parameters that the command does not use, and values that do not fit into a command."""
-    used = {name for word in words for name in _PLACEHOLDER.findall(word)}
+def _check_parameters(section: Section, words: list[str], grid: list[dict[str, Any]]) -> bool:
+    """Note what does not go together in a command and its parameters; return whether all does."""
+    before = len(section.diagnostics)
+    try:
+        used = placeholders(words)
+    except GridError as error:
+        section.diagnostics.add_error((*section.place, "command"), error)
+        return False
+    for name in sorted(used - grid[0].keys()):
+        section.diagnostics.add_error((*section.place, "command"), not_given(name))
     for name, value in (item for parameters in grid for item in parameters.items()):
         place = (*section.place, "parameters", name)
         if name not in used:
-            section.diagnostics.add(
-                place, f"the command does not use the parameter {name}", f"write {{{name}}} where it goes"
-            )
+            section.diagnostics.add_error(place, not_used(name))
         elif not isinstance(value, str | int | float):
             section.diagnostics.add(place, f"{name} is {described(value)}", "give a text or a number")
+    return len(section.diagnostics) == before
 
 
-def _filled(words: list[str], parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command with {name} replaced by the parameter of that name."""
-
-    def value(match: re.Match[str]) -> str:
-        return str(parameters[match[1]]) if match[1] in parameters else match[0]
-
-    return tuple(_PLACEHOLDER.sub(value, word) for word in words)
-
-
-def _check_program(section: Section, program: str, cwd: Path, env: Mapping[str, str]) -> None:
-    if _PLACEHOLDER.search(program):
+def _check_program(
+    section: Section, program: str, cwd: Path, env: Mapping[str, str], *, templated: bool
+) -> None:
+    if templated and "{" in program:
         return
     try:
         find_executable(program, cwd, {**os.environ, **env})

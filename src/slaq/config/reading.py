@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import count as numbers
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,9 @@ from slaq.config.values import (
     command_name,
 )
 from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
-from slaq.core.errors import UnknownNameError
-from slaq.jobs.options import CLUSTER, COMMAND, PATHS, conflict_in
-
-#: Jobs of one file, grids expanded.
-MOST_JOBS = 1000
+from slaq.core.errors import GridError, UnknownNameError
+from slaq.jobs.grid import check_count, combinations
+from slaq.jobs.options import CLUSTER, COMMAND, PATHS, SERVICE, conflict_in
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
@@ -92,6 +90,7 @@ class _JobReader:
         #: The jobs that each name given in the file stands for: several for a grid.
         self._named: dict[str, list[str]] = {}
         self._taken: set[str] = set()
+        self._groups: set[str] = set()
         self._count = 0
         self._works = WorkReader(diagnostics, vocabulary, engine)
 
@@ -104,18 +103,37 @@ class _JobReader:
         before = len(self._diagnostics)
         options = self._options(section)
         name = options.pop("name", None)
+        group = section.option(SERVICE.options["group"])
         grid = self._grid(section)
         if name is not None:
             self._claim(name, len(grid), (*place, "name"))
         works = self._works.read(section, grid, options)
         section.close("a job")
         if len(self._diagnostics) == before:
-            names = _names(name or _usual_name(works[0]), len(works))
+            named = name or _usual_name(works[0])
+            names, own_group = _names(named, len(works)), self._group_of(named, len(works))
             for work, chosen, parameters in zip(works, names, grid, strict=True):
                 own = {key: value for key, value in table.items() if key in WORK_KEYS}
                 if "parameters" in own:
                     own["parameters"] = parameters
-                yield JobTable(name=chosen, work=work, options=options, table=own)
+                yield JobTable(
+                    name=chosen,
+                    work=work,
+                    options=options,
+                    table=own,
+                    parameters=parameters,
+                    group=group,
+                    own_group=own_group,
+                )
+
+    def _group_of(self, name: str, count: int) -> str | None:
+        """Return the name for the group of a grid's jobs, which no other grid of the file has; None for one job."""
+        if count == 1:
+            return None
+        names = (name if number == 1 else f"{name}-{number}" for number in numbers(1))
+        group = next(one for one in names if one not in self._groups)
+        self._groups.add(group)
+        return group
 
     def _claim(self, name: str, count: int, place: Place) -> None:
         """Take the name of a table, and those of the jobs that it stands for."""
@@ -175,12 +193,12 @@ class _JobReader:
                     )
                     return []
         self._count += prod(map(len, choices.values()))
-        if self._count > MOST_JOBS:
-            self._diagnostics.add(
-                parameters.place, f"there are {self._count} jobs by now", f"give at most {MOST_JOBS}"
-            )
+        try:
+            check_count(self._count)
+            return combinations(choices)
+        except GridError as error:
+            self._diagnostics.add_error(parameters.place, error)
             return []
-        return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def _names(name: str, count: int) -> list[str]:

@@ -96,6 +96,12 @@ class JobTable:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: What the job does, as the file says it, with this job's parameters in place of grids.
     table: Mapping[str, Any] = field(default_factory=dict)
+    #: What tells it from the other jobs of its grid, and its other parameters.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: The group that the file names for it.
+    group: str | None = None
+    #: For a job of a grid, the name of the grid's group where the file names none.
+    own_group: str | None = None
 
     @property
     def arrival(self) -> float:

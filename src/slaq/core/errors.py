@@ -30,6 +30,7 @@ class SlaqError(Exception):
     ├── DuplicateJobError   two jobs have the same id
     ├── ForbiddenError      a user has no right to do this
     ├── ForecastError       a loss history or a horizon is invalid
+    ├── GridError           a grid of parameters, or a command that takes one, has a mistake
     ├── HyperparameterError a hyperparameter has a value that its algorithm cannot train with
     ├── IdentityError       a request has no valid token
     ├── JobFailedError      a job failed, and its program raised no exception
@@ -59,6 +60,7 @@ class SlaqError(Exception):
     ├── ThrottleError       a way to enforce CPU shares does not work on this machine
     ├── TokenError          a token cannot be created, read or revoked
     ├── UnknownDecisionError  there is no such decision, or the store has removed it
+    ├── UnknownGroupError   a user has no group of jobs of this name
     ├── UnknownJobError     there is no job of this id
     ├── UnknownNameError    there is no policy, engine or other choice of this name
     ├── UnreachableError    no service answers at an address
@@ -127,6 +129,15 @@ class CheckpointError(SlaqError, ValueError):
 
 class CommandError(SlaqError):
     """A command that cannot be run as a job."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
+
+
+class GridError(SlaqError):
+    """A grid of parameters, or a command that takes one, has a mistake."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -323,6 +334,18 @@ class UnknownJobError(SlaqError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"there is no job {job_id!r}; `slaq ls --all` lists the ids of your jobs")
+
+
+class UnknownGroupError(SlaqError):
+    """A user has no group of jobs of this name."""
+
+    def __init__(self, group: str, owner: str | None = None) -> None:
+        self.group = group
+        self.owner = owner
+        whose = f" of {owner}" if owner is not None else ""
+        super().__init__(
+            f"there is no group of jobs {group!r}{whose}; `slaq ls --all` lists jobs with their groups"
+        )
 
 
 class WorkloadError(SlaqError):

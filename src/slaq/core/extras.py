@@ -7,6 +7,7 @@ from slaq.core.errors import MissingExtraError
 
 #: By extra: the modules of its libraries, and the names of those libraries.
 LIBRARIES: dict[str, dict[str, str]] = {
+    "parquet": {"pyarrow": "PyArrow"},
     "plot": {"matplotlib": "Matplotlib"},
     "scipy": {"scipy": "SciPy"},
     "client": {"httpx": "httpx", "textual": "Textual"},

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from slaq.core.errors import LossSourceError
+from slaq.jobs.grid import LONGEST_VALUE, PARAMETER, is_kept
 from slaq.jobs.loss_pattern import EXAMPLE, LONGEST_PATTERN, checked_pattern
 
 #: The kernel takes no longer path.
@@ -208,6 +209,30 @@ def variables(wanted: str, *, most: int, longest: int) -> OptionType:
     return OptionType(
         wanted=wanted, metavar="NAME[=VALUE]", schema=schema, read=read, parse=str, repeatable=True
     )
+
+
+def parameters(wanted: str, *, most: int) -> OptionType:
+    """The parameters of a job by name: texts, numbers, true or false."""
+    name = text("a name", metavar="NAME", pattern=PARAMETER)
+
+    def read(value: object) -> dict[str, Any]:
+        if not isinstance(value, Mapping) or len(value) > most or not all(map(is_kept, value.values())):
+            raise ValueError(value)
+        return {name.read(key): one for key, one in value.items()}
+
+    values = [
+        {"type": "string", "maxLength": LONGEST_VALUE, "pattern": NO_NUL},
+        {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+        {"type": "number"},
+        {"type": "boolean"},
+    ]
+    schema = {
+        "type": "object",
+        "maxProperties": most,
+        "patternProperties": {f"^{PARAMETER.pattern}$": {"anyOf": values}},
+        "additionalProperties": False,
+    }
+    return OptionType(wanted=wanted, metavar="NAME=VALUE", schema=schema, read=read, repeatable=True)
 
 
 def sizes(most: float) -> OptionType:

@@ -14,12 +14,14 @@ from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from slaq.core.errors import JobOptionError, UnknownNameError
+from slaq.jobs.grid import LONGEST_VALUE, MOST_PARAMETERS, Kept
 from slaq.jobs.option_types import (
     OptionType,
     choice,
     flag,
     loss_pattern,
     number,
+    parameters,
     path,
     seconds,
     shown,
@@ -64,6 +66,8 @@ class Option:
     usual: str = ""
     #: Its key in the `TypedDict`.
     name: str = ""
+    #: Other words for it at the command line.
+    also: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -335,6 +339,28 @@ class _OwnedOptions(TypedDict, total=False):
     """Further options of every job of a service."""
 
     tags: Tags
+    group: Annotated[
+        str | None,
+        Option(
+            type=_NAME,
+            help="The group that the job belongs to: its jobs are listed, ranked and steered together.",
+            usual="none; for the jobs of a grid one of their own",
+        ),
+    ]
+    parameters: Annotated[
+        Mapping[str, Kept],
+        Option(
+            type=parameters(
+                f"at most {MOST_PARAMETERS} parameters as names with numbers, true, false, or texts of at most "
+                f"{LONGEST_VALUE:,} letters",
+                most=MOST_PARAMETERS,
+            ),
+            help="What tells the job from others of its group: kept with the job and shown. A program takes them "
+            "as arguments, and in a command that is typed each replaces its {name}.",
+            default={},
+            also=("--param", "-p"),
+        ),
+    ]
     user: Annotated[
         str | None,
         Option(

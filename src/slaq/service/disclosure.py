@@ -14,6 +14,8 @@ WITHHELD: Mapping[str, Any] = {
     "tags": (),
     "loss_source": "",
     "loss_trouble": "",
+    "group": None,
+    "parameters": {},
 }
 #: What everyone sees who may see the job.
 # fmt: off

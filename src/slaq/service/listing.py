@@ -21,6 +21,7 @@ class Filters(TypedDict, total=False):
     states: Collection[JobState] | None
     owner: str | None
     tag: str | None
+    group: str | None
     submitted_since: float | None
     ended_since: float | None
 
@@ -32,6 +33,7 @@ class Wanted:
     states: Collection[JobState] | None = None
     owner: str | None = None
     tag: str | None = None
+    group: str | None = None
     #: Only jobs submitted after the one of this number.
     after: int | None = None
     #: Only jobs submitted at this moment or later.
@@ -45,6 +47,7 @@ class Wanted:
             (self.after is None or job.row.number > self.after)
             and (self.owner is None or job.row.owner == self.owner)
             and (self.tag is None or self.tag in job.row.tags)
+            and (self.group is None or job.submission.options["group"] == self.group)
             and (self.states is None or job.state in self.states)
             and (self.submitted_since is None or job.row.submitted_at >= self.submitted_since)
         )
@@ -60,6 +63,7 @@ class Wanted:
         return {
             "owner": self.owner,
             "tag": self.tag,
+            "group": self.group,
             "after_number": self.after,
             "submitted_since": self.submitted_since,
             "ended_since": self.ended_since,

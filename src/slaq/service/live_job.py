@@ -144,6 +144,8 @@ class LiveJob:
             trains=asked["trains"],
             maximize=asked["maximize"],
             tags=row.tags,
+            group=asked["group"],
+            parameters=asked["parameters"],
             weight=row.spec.weight,
             min_cores=row.spec.demand.least,
             max_cores=row.spec.demand.most,

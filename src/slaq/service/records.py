@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 from slaq.core.demand import Sizes
 from slaq.core.errors import CommandError
 from slaq.core.job import JobState
+from slaq.jobs.grid import Kept, kept
 from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, OptionSet, ServiceOptions
 
 #: The options that a job takes, by what it runs.
@@ -52,7 +53,18 @@ class Submission:
 
     def completed(self) -> "Submission":
         """Return the submission with every option that it takes; raises a SlaqError where one cannot be taken."""
-        return replace(self, options=OPTION_SETS[self.kind].complete(self.options))
+        whole = replace(self, options=OPTION_SETS[self.kind].complete(self.options))
+        return whole if self.program is None else whole._with_parameters(self.program)
+
+    def _with_parameters(self, program: Mapping[str, Any]) -> "Submission":
+        """Return a program's submission with its parameters in both places: its table, and the job's options."""
+        own, given = program.get("parameters"), self.options["parameters"]
+        if not isinstance(own or {}, Mapping):
+            return self
+        parameters = {**given, **(own or {})}
+        table = {**program, "parameters": parameters} if given else program
+        options = cast(ServiceOptions, {**self.options, "parameters": kept(parameters)})
+        return replace(self, program=table, options=options)
 
     def checked(self) -> "Submission":
         """Return the submission with the options that are given, as slaq keeps them; raises as `completed` does."""
@@ -115,6 +127,10 @@ class JobView:
     #: Whether its losses are numbers that should rise.
     maximize: bool
     tags: tuple[str, ...]
+    #: The group it belongs to; None for no group.
+    group: str | None
+    #: What tells it from others of its group.
+    parameters: Mapping[str, Kept]
     weight: float
     min_cores: float
     max_cores: float | None

@@ -3,7 +3,7 @@
 import importlib.metadata
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import count
@@ -17,6 +17,7 @@ from slaq.jobs.options import JobChanges
 from slaq.service import disclosure, views
 from slaq.service.access import Access, check_admin, may_change, owner_of
 from slaq.service.event_broker import EventBroker, Subscription
+from slaq.service.groups import Groups
 from slaq.service.insights import Insights
 from slaq.service.job_control import JobControl
 from slaq.service.listing import Filters, Wanted, last, page
@@ -59,6 +60,7 @@ class Service:
         self._users = Users(self._overrides, self._live_jobs)
         self._loop = make_loop(lambda: self.settings, parts, self._live_jobs, self._overrides)
         self._control = JobControl(self._loop, self._live_jobs, self._access, self._check_open)
+        self._groups = Groups(self._live_jobs)
         self._insights = Insights(self._loop, self._live_jobs, parts.policies, self._overrides, self._access)
         self._retention = Retention(lambda: self.settings, parts)
         self._loop.start()
@@ -115,6 +117,10 @@ class Service:
     def _wanted(self, who: Identity, filters: Filters) -> Wanted | None:
         """Return which jobs are listed; None where the asker may see none of them."""
         wanted = Wanted(**filters)
+        if wanted.group is not None:
+            # A group is of one user, as its name is.
+            wanted = replace(wanted, owner=wanted.owner or who.user)
+            return wanted if who.admin or wanted.owner == who.user else None
         # Nobody can find others' jobs by their tags, which only their owners see.
         if self._access.sees_all(who) and (who.admin or wanted.tag is None):
             return wanted
@@ -192,6 +198,30 @@ class Service:
     def change(self, who: Identity, job_id: str, **changes: Unpack[JobChanges]) -> JobView:
         """Change a job's weight, tags or limit; what is not given stays as it is."""
         return self._control.change(who, job_id, changes).view()
+
+    def pause_group(self, who: Identity, group: str, owner: str | None = None) -> list[JobView]:
+        """Pause each job of a group that has not ended; return them."""
+        return self._steer(who, group, owner, lambda job_id: self._control.pause(who, job_id, paused=True))
+
+    def resume_group(self, who: Identity, group: str, owner: str | None = None) -> list[JobView]:
+        """Resume each paused job of a group; return those that have not ended."""
+        return self._steer(who, group, owner, lambda job_id: self._control.pause(who, job_id, paused=False))
+
+    def cancel_group(self, who: Identity, group: str, owner: str | None = None) -> list[JobView]:
+        """Ask for the end of each job of a group; return those that had not ended."""
+        return self._steer(who, group, owner, lambda job_id: self._control.cancel(who, job_id))
+
+    def change_group(
+        self, who: Identity, group: str, owner: str | None = None, **changes: Unpack[JobChanges]
+    ) -> list[JobView]:
+        """Change each job of a group that has not ended, as `change` does; return them."""
+        return self._steer(who, group, owner, lambda job_id: self._control.change(who, job_id, changes))
+
+    def _steer(
+        self, who: Identity, group: str, owner: str | None, act: Callable[[str], LiveJob]
+    ) -> list[JobView]:
+        self._check_open()
+        return [job.view() for job in self._groups.each(who, group, owner, act)]
 
     def report(self, who: Identity, job_id: str, lines: bytes, *, offset: int, source: str = "") -> int:
         """Take what a job reported elsewhere; return how many bytes of its reports there are now.

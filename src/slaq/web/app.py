@@ -15,7 +15,16 @@ from slaq import __version__
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import SlaqError
 from slaq.service.service import Service
-from slaq.web import PREFIX, cluster_routes, events, history_routes, job_routes, problems, responses
+from slaq.web import (
+    PREFIX,
+    cluster_routes,
+    events,
+    group_routes,
+    history_routes,
+    job_routes,
+    problems,
+    responses,
+)
 from slaq.web.connections import Places
 from slaq.web.counts import RequestCounts
 from slaq.web.dependencies import Serving, Who, no_strange_query
@@ -56,7 +65,13 @@ def make_app(service: Service, settings: ServiceSettings, places: Places) -> Gat
     app.add_exception_handler(Exception, problems.on_defect)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
-    for router in (job_routes.router, history_routes.router, cluster_routes.router, events.router):
+    for router in (
+        job_routes.router,
+        group_routes.router,
+        history_routes.router,
+        cluster_routes.router,
+        events.router,
+    ):
         app.include_router(router, prefix=PREFIX)
     _add_probes(app)
     return Gate(app, settings, counts, places)

@@ -40,6 +40,14 @@ def list_jobs(  # noqa: PLR0913 (one parameter per filter)
     tag: Annotated[
         str | None, Query(min_length=1, max_length=64, description="Only jobs with this tag.")
     ] = None,
+    group: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=80,
+            description="Only jobs of this group, which is yours, or the owner's.",
+        ),
+    ] = None,
     after: Annotated[
         str | None, Query(min_length=1, max_length=200, description="Only jobs submitted after this one.")
     ] = None,
@@ -64,6 +72,7 @@ def list_jobs(  # noqa: PLR0913 (one parameter per filter)
         "states": None if state is None else frozenset(state),
         "owner": owner,
         "tag": tag,
+        "group": group,
         "submitted_since": submitted_since,
         "ended_since": ended_since,
     }

@@ -22,6 +22,7 @@ STATUS: Mapping[str, int] = {
     "IdentityError": 401,
     "ForbiddenError": 403,
     "UnknownDecisionError": 404,
+    "UnknownGroupError": 404,
     "UnknownJobError": 404,
     "ConflictError": 409,
     "DuplicateJobError": 409,

@@ -7,6 +7,7 @@ from typing import Any
 from slaq.cli.display.spans import ago, ahead, span
 from slaq.core.direction import turned
 from slaq.core.job import JobState
+from slaq.jobs.ranking import rank
 
 #: A job as the API returns it.
 Shown = Mapping[str, Any]
@@ -21,6 +22,8 @@ STYLES = {
 }
 #: Marks a job whose losses cannot be read as its owner expects; `slaq show` says why.
 TROUBLED = "!"
+#: Letters of a job's parameters that a table shows.
+LONGEST = 60
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
 
@@ -88,6 +91,25 @@ def _best_first(job: Shown) -> float:
     return float("inf") if loss is None else turned(loss, job["maximize"])
 
 
+def _parameters(job: Shown, now: float) -> str:
+    text = parameters(job["parameters"])
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def parameters(named: Mapping[str, Any]) -> str:
+    """Return parameters in one line; a dash for none."""
+    return " ".join(f"{name}={value}" for name, value in named.items()) or "–"
+
+
+def _parameters_first(job: Shown) -> tuple[bool, list[tuple[str, bool, float, str]]]:
+    """Sort by the parameters in their order, numbers as numbers; jobs without any come last."""
+    values = [
+        (name, isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value))
+        for name, value in job["parameters"].items()
+    ]
+    return not values, values
+
+
 def _last(value: float | None, *, when_missing: float) -> float:
     return when_missing if value is None else value
 
@@ -98,12 +120,15 @@ COLUMNS: Mapping[str, Column] = {
     for column in (
         Column(name="job", text=lambda job, now: job["id"], key=lambda job: job["id"], numeric=False),
         Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
+        Column(name="group", text=lambda job, now: job["group"] or "–", key=lambda job: job["group"] or "~",
+               numeric=False),
         Column(name="state", text=lambda job, now: job["state"], key=lambda job: job["state"], numeric=False),
         Column(name="weight", text=lambda job, now: f"{job['weight']:g}", key=lambda job: -job["weight"]),
         Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
         Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",
                key=lambda job: -job["iteration"]),
         Column(name="loss", text=_loss, key=_best_first),
+        Column(name="best", text=lambda job, now: number(job["best_loss"]), key=rank),
         Column(name="done", text=_done, key=lambda job: -job["reduction"]),
         Column(name="90% in", text=_expected,
                key=lambda job: _last(job["prospect"]["at_90"], when_missing=float("inf"))),
@@ -111,14 +136,18 @@ COLUMNS: Mapping[str, Column] = {
                key=lambda job: _last(job["prospect"]["chance"], when_missing=2.0)),
         Column(name="CPU", text=lambda job, now: span(job["cpu_seconds"]), key=lambda job: -job["cpu_seconds"]),
         Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
+        Column(name="parameters", text=_parameters, key=_parameters_first, numeric=False),
         Column(name="reason", text=_waiting, key=_waiting_first, numeric=False),
     )
 }  # fmt: skip
 
 
-def suited(jobs: Sequence[Shown]) -> list[Column]:
-    """Return the columns that differ between these jobs or from their defaults."""
-    left_out = set()
+def suited(jobs: Sequence[Shown], always: str = "") -> list[Column]:
+    """Return the columns that differ between these jobs or from their defaults, and the one that is named."""
+    # The ids of a group's jobs begin with its name, and the best loss is that of a ranking.
+    left_out = {"group", "best"} - {always}
+    if not any(job["parameters"] for job in jobs):
+        left_out.add("parameters")
     if len({job["owner"] for job in jobs}) < 2:
         left_out.add("user")
     if all(job["weight"] == 1.0 for job in jobs):

@@ -95,9 +95,8 @@ def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     ]
 
 
-#: One job, or several, with completion of their ids.
+#: One job, with completion of its id.
 JOB = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
-JOBS = click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 
 
 def print_json(value: Any) -> None:

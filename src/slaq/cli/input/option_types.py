@@ -39,6 +39,8 @@ def click_option(option: Option) -> Callable[[Any], Any]:
         return click.option(flags, default=None, help=option.described)
     return click.option(
         option.flag,
+        *option.also,
+        option.name,
         # Several of them are one value, which is checked once all are there.
         type=str if option.type.repeatable else OptionValue(option),
         multiple=option.type.repeatable,

@@ -1,18 +1,22 @@
 """Makes submissions to the service of what a user types, or of a jobs file."""
 
+import csv
 import os
 import re
 import sys
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from slaq.client.endpoint import surroundings
-from slaq.core.errors import CommandError, JobOptionError, ProgramError
+from slaq.config.values import command_name
+from slaq.core.errors import CommandError, GridError, JobOptionError, ProgramError
 from slaq.jobs.executable import find_executable
+from slaq.jobs.grid import PARAMETER, GridJob, check_placeholders, filled, kept, kept_text, typed_value
 from slaq.jobs.options import PATHS, SERVICE, SERVICE_COMMAND, SERVICE_PROGRAM, ServiceOptions
 from slaq.service.records import Submission
+from slaq.service.work import identifier
 
 REFERENCE = re.compile(r"\S+:[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -37,6 +41,8 @@ def given_options(typed: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name == "env":
             value = _variables(value)
+        elif name == "parameters":
+            value = {key: kept_text(text) for key, text in typed_parameters(value).items()}
         elif option.type.repeatable:
             value = [part for text in value for part in cast(list[str], option.type.parse(text))]
         given[name] = option.read(value)
@@ -76,25 +82,43 @@ def command_submission(words: Sequence[str], options: Mapping[str, Any], *, loca
     return Submission(command=(program, *words[1:]), options=cast(ServiceOptions, options))
 
 
-def program_table(data: str | None, target: str | None, parameters: Sequence[str]) -> dict[str, Any]:
+def typed_parameters(texts: Sequence[str]) -> dict[str, str]:
+    """Return parameters by name, as they were typed."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not PARAMETER.fullmatch(name):
+            raise JobOptionError("parameters", text, "NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def typed_grid(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each parameter, as they were typed between commas; one with a comma stands in quotes."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise GridError(
+                f"the grid {text!r} has no values", "give NAME=VALUE,VALUE as in --grid lr=0.1,0.01"
+            )
+        if name in found:
+            raise GridError(f"there are two grids of {name}", "give all its values in one, between commas")
+        try:
+            rows = list(csv.reader([values], strict=True, skipinitialspace=True))
+        except csv.Error as error:
+            raise GridError(f"the grid {text!r} cannot be read ({error})", "close the quotes") from None
+        found[name] = rows[0] if rows else []
+    return found
+
+
+def program_table(data: str | None, target: str | None, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the table that options about a program make; a parameter's value is read as in a jobs file."""
     given: dict[str, Any] = {"data": data, "target": target}
     table = {key: value for key, value in given.items() if value is not None}
-    for text in parameters:
-        name, equals, value = text.partition("=")
-        if not equals or not _VARIABLE.fullmatch(name):
-            raise JobOptionError("param", text, "NAME=VALUE")
-        table.setdefault("parameters", {})[name] = _toml_value(value)
+    if parameters:
+        table["parameters"] = {name: typed_value(text) for name, text in parameters.items()}
     return table
-
-
-def _toml_value(text: str) -> Any:
-    """Return the number, list or other value that TOML reads from it; the text itself where it reads none."""
-    try:
-        values = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return values["value"] if set(values) == {"value"} else text
 
 
 def program_submission(
@@ -113,16 +137,40 @@ def program_submission(
     return Submission(program=program, options=_of_program(options, local=local))
 
 
-def file_submissions(path: Path, options: Mapping[str, Any], *, local: bool) -> list[Submission]:
+def stem_of(kind: str, words: Sequence[str]) -> str:
+    """Return the name that a group of these programs, or commands, gets."""
+    runs = words[0].rpartition(":")[2] if kind == "program" else Path(command_name(tuple(words))).stem
+    return identifier(runs)
+
+
+def with_parameters(words: Sequence[str], parameters: Mapping[str, str]) -> Sequence[str]:
+    """Return a command with its parameters in place; without any, its braces mean nothing."""
+    if not parameters:
+        return words
+    check_placeholders(words, list(parameters))
+    return filled(words, parameters)
+
+
+def in_grid(job: GridJob, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of one job of a grid."""
+    parameters = {name: kept_text(text) for name, text in job.parameters.items()}
+    return {**options, "name": job.name, "group": job.group, "parameters": parameters}
+
+
+def file_submissions(
+    path: Path, options: Mapping[str, Any], *, local: bool, name_group: Callable[[str], str]
+) -> list[Submission]:
     """Return the submissions of a jobs file, in its order; raises JobsFileError with all its mistakes.
 
-    What a job of the file says itself wins over `options`, which hold for each job that takes them.
+    What a job of the file says itself wins over `options`, which hold for each job that takes them. `name_group`
+    returns the name of a group that there is not yet.
     """
     from slaq.bootstrap import jobs_vocabulary
     from slaq.config import CommandWork, FitWork, read_jobs_file
 
     submissions = []
     used: set[str] = set()
+    name_group = cache(name_group)
     for job in read_jobs_file(path, jobs_vocabulary()).jobs:
         if isinstance(job.work, FitWork):
             raise CommandError(
@@ -134,8 +182,13 @@ def file_submissions(path: Path, options: Mapping[str, Any], *, local: bool) -> 
         used |= taken.keys() & options.keys()
         own = {name: value for name, value in options.items() if name in taken}
         own |= {"name": job.name, "cwd": str(path.parent.resolve()), **job.options}
+        if job.group is not None:
+            own["group"] = job.group
+        elif job.own_group is not None:
+            own.setdefault("group", name_group(identifier(job.own_group)))
         own["env"] = options.get("env", {}) | job.options.get("env", {})
         if isinstance(job.work, CommandWork):
+            own["parameters"] = kept(job.parameters)
             submissions.append(command_submission(job.work.argv, own, local=True))
         else:
             submissions.append(Submission(program=job.table, options=_of_program(own, local=local)))

@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 from typing_extensions import override
 
-from slaq.cli.display.job_columns import COLUMNS, ENDED, STYLES, Shown, suited
+from slaq.cli.display.job_columns import COLUMNS, ENDED, STYLES, Shown, parameters, suited
 from slaq.cli.display.spans import span
 from slaq.cli.top.dialogs import ConfirmDialog, LineDialog, Page
 from slaq.core.errors import SlaqError
@@ -162,7 +162,7 @@ class Top(App[None]):
         if self._state is None:
             return
         jobs, now = self._ordered(self._state), self._state.cluster["now"]
-        columns = suited(self._state.jobs) if self._state.jobs else list(COLUMNS.values())
+        columns = suited(self._state.jobs, self._sort) if self._state.jobs else list(COLUMNS.values())
         headings = tuple(self._heading(column.name) for column in columns)
         rows = [(job["id"], tuple(column.text(job, now) for column in columns)) for job in jobs]
         self._line.update(self._heading_line(self._state, len(jobs)))
@@ -239,7 +239,12 @@ class Top(App[None]):
 
     def _matches(self, job: Shown) -> bool:
         wanted = self._filter.casefold()
-        texts = [*job["tags"], *(str(job[key]) for key in SEARCHED)]
+        texts = [
+            *job["tags"],
+            job["group"] or "",
+            parameters(job["parameters"]),
+            *(str(job[key]) for key in SEARCHED),
+        ]
         return any(wanted in text.casefold() for text in texts)
 
     def _chosen_id(self) -> str | None:

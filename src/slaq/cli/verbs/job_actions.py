@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from slaq.cli.display.say import say
-from slaq.cli.input.connection_options import JOBS, JSON, connects, print_json
+from slaq.cli.input.connection_options import JSON, connects, print_json
+from slaq.cli.input.job_selection import check_selection, jobs_or_group
 from slaq.core.errors import SlaqError
 
 if TYPE_CHECKING:
@@ -16,12 +17,21 @@ def command_for(verb: str, text: str) -> click.Command:
     """Return the command that requests `verb` of the service for one job after another."""
 
     @click.command(verb, help=text)
-    @JOBS
+    @jobs_or_group
     @JSON
     @click.pass_context
     @connects
-    def command(ctx: click.Context, client: "Client", jobs: tuple[str, ...], as_json: bool) -> None:
-        views, failed = [], False
+    def command(
+        ctx: click.Context,
+        client: "Client",
+        jobs: tuple[str, ...],
+        group: str | None,
+        user: str | None,
+        as_json: bool,
+    ) -> None:
+        check_selection(jobs, group, user)
+        views = [] if group is None else getattr(client, f"{verb}_group")(group, owner=user)
+        failed = False
         for job in jobs:
             try:
                 views.append(getattr(client, verb)(job))

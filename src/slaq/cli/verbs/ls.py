@@ -9,6 +9,7 @@ import click
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, connects, print_json
+from slaq.cli.input.job_selection import complete_groups
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -44,6 +45,13 @@ LONG = 500
 )
 @click.option("--user", metavar="NAME", help="Only jobs of this user.")
 @click.option("--tag", help="Only jobs with this tag.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    shell_complete=complete_groups,
+    help="Only jobs of this group, whenever they ended.",
+)
+@click.option("--sort", type=click.Choice(("best",)), help="The jobs with the best losses first.")
 @click.option("--quiet", "-q", is_flag=True, help="Print ids only, one a line.")
 @JSON
 @connects
@@ -55,6 +63,8 @@ def command(
     states: tuple[str, ...],
     user: str | None,
     tag: str | None,
+    group: str | None,
+    sort: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -75,17 +85,22 @@ def command(
         states=_asked(states, active=active),
         owner=user,
         tag=tag,
-        ended_since=None if everything else now - (ended_within or RECENT),
+        group=group,
+        ended_since=None if everything or (group and not ended_within) else now - (ended_within or RECENT),
     )
-    whole = everything or ended_within is not None or as_json or quiet
+    whole = everything or group is not None or ended_within is not None or as_json or quiet
     jobs, more = (wanted.every(client), 0) if whole else wanted.latest(client)
+    if sort is not None:
+        from slaq.cli.display.job_columns import COLUMNS
+
+        jobs = sorted(jobs, key=COLUMNS[sort].key)
     if as_json:
         print_json(jobs)
     elif quiet:
         for job in jobs:
             say(job["id"])
     else:
-        _print_table(jobs, now)
+        _print_table(jobs, now, sort or "")
         _tell_troubles(jobs)
         if more:
             say(f"and {more:,} more that ended within a day; slaq ls --ended-within 1d shows them", err=True)
@@ -98,6 +113,7 @@ class _Wanted:
     states: tuple[str, ...]
     owner: str | None
     tag: str | None
+    group: str | None
     ended_since: float | None
 
     def every(self, client: "Client") -> list[dict[str, Any]]:
@@ -120,7 +136,8 @@ class _Wanted:
         return sorted(jobs, key=lambda job: float(job["submitted_at"])), max(total - len(last), 0)
 
     def _filters(self, states: tuple[str, ...]) -> dict[str, Any]:
-        return {"states": states, "owner": self.owner, "tag": self.tag, "ended_since": self.ended_since}
+        owned = {"owner": self.owner, "tag": self.tag, "group": self.group}
+        return {"states": states, **owned, "ended_since": self.ended_since}
 
 
 def _asked(states: tuple[str, ...], *, active: bool) -> tuple[str, ...]:
@@ -139,7 +156,7 @@ def _tell_troubles(jobs: list[dict[str, Any]]) -> None:
         say(f"{TROUBLED} {job['id']}: {job['loss_trouble']}", err=True)
 
 
-def _print_table(jobs: list[dict[str, Any]], now: float) -> None:
+def _print_table(jobs: list[dict[str, Any]], now: float, sort: str) -> None:
     from rich.table import Table
 
     from slaq.cli.display.job_columns import STYLES, suited
@@ -148,7 +165,7 @@ def _print_table(jobs: list[dict[str, Any]], now: float) -> None:
     if not jobs:
         say("no jobs", err=True)
         return
-    columns = suited(jobs)
+    columns = suited(jobs, sort)
     if len(jobs) > LONG:
         headings = {column.name: column.numeric for column in columns}
         say_columns(headings, [[column.text(job, now) for column in columns] for job in jobs])

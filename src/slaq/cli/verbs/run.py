@@ -158,6 +158,7 @@ def _run(jobs_file: "JobsFile", said: "ClusterTable", *, as_json: bool, quiet: b
         say(text)
     else:
         _print_table(batch)
+        _tell_best(batch)
     if said.report is not None:
         _write_report(jobs_file, said, cluster, outcome)
     _tell_end(batch, said.results, interrupted=interrupts.count > 0)
@@ -292,6 +293,24 @@ def _print_table(batch: "Batch") -> None:
         facts = entry.as_json()
         table.add_row(*(cell(column(facts)) for column in columns.values()))
     show(table)
+
+
+def _tell_best(batch: "Batch") -> None:
+    """Say of each group which of its jobs has the best loss."""
+    from slaq.cli.display.job_columns import number, parameters
+    from slaq.jobs.ranking import winner
+
+    for group in dict.fromkeys(entry.group for entry in batch.entries if entry.group):
+        jobs = [entry for entry in batch.entries if entry.group == group]
+        best = winner(
+            {**entry.as_json(), "diverged": entry.diverged, "maximize": entry.table.options.get("maximize")}
+            for entry in jobs
+        )
+        if best is None:
+            say(f"best of {group}: none, because each of its jobs has diverged or has no loss")
+            continue
+        told = f"{best['id']} ({parameters(best['parameters'])})"
+        say(f"best of {group}: {told}, loss {number(best['best_loss'])}")
 
 
 def _write_report(

@@ -52,7 +52,7 @@ def command(client: "Client", job: str, as_json: bool) -> None:
 
 def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     """Yield the facts as pairs of a name and a text."""
-    from slaq.cli.display.job_columns import ENDED, number, share
+    from slaq.cli.display.job_columns import ENDED, parameters
 
     active = view["state"] not in ENDED
     yield "job", view["id"]
@@ -61,6 +61,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     yield view["work"], shlex.join(submission["command"]) if submission.get("command") else view["summary"]
     if submission.get("cwd"):
         yield "in", submission["cwd"]
+    if view["group"]:
+        yield "group", view["group"]
+    if view["parameters"]:
+        yield "parameters", parameters(view["parameters"])
     yield "submitted", _moment(view["submitted_at"], now)
     if view["arrival"] > now:
         yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
@@ -85,6 +89,16 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["memory"] is not None:
         yield "memory", f"{view['memory'] / 1e9:.3g} GB"
     yield "CPU", span(view["cpu_seconds"])
+    yield from _losses(view)
+    yield from _prospects(view, now) if active and view["trains"] else ()
+    if view["tags"]:
+        yield "tags", ", ".join(view["tags"])
+    yield "files", view["directory"]
+
+
+def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from slaq.cli.display.job_columns import number, share
+
     if view["loss_source"]:
         yield "reads", view["loss_source"]
     if view["loss_trouble"]:
@@ -96,10 +110,6 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
         yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
         yield "done", f"{share(view['reduction'])} of its reduction"
-    yield from _prospects(view, now) if active and view["trains"] else ()
-    if view["tags"]:
-        yield "tags", ", ".join(view["tags"])
-    yield "files", view["directory"]
 
 
 def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:

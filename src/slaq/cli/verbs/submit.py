@@ -1,6 +1,8 @@
 """`slaq submit`: hands jobs to the service."""
 
-from collections.abc import Mapping
+import json
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +13,7 @@ from typing_extensions import override
 from slaq.cli.display.say import say
 from slaq.cli.input.connection_options import client_for, print_json
 from slaq.cli.input.submit_options import submit_options
-from slaq.core.errors import JobOptionError, UnknownNameError
+from slaq.core.errors import GridError, JobOptionError, UnknownNameError
 from slaq.jobs.options import SERVICE
 
 if TYPE_CHECKING:
@@ -55,17 +57,24 @@ def command(
     slaq submit --name net --stop-at 0.95 -- python train.py --lr 0.1
     slaq submit --deadline 10m --loss-pattern 'loss (\\S+)' -- ./train.sh
     slaq submit train.py:train --data data.npz -p rate=0.1
+    slaq submit --grid lr=0.1,0.01 --grid wd=0,1e-4 -- python train.py --lr {lr} --wd {wd}
     slaq submit jobs.toml --tags sweep
     slaq submit --external --name elsewhere
     """
+    dry_run = options.pop("dry_run")
     typed = _Typed(words=work, after_dashes=ctx.meta["slaq.dashes"], options=options)
     typed.check()
     with client_for(url, token_file) as client:
+        # What would be submitted is told without asking the service.
+        name_group = str if dry_run else client.new_group
         try:
-            submissions = typed.submissions(local=client.local)
-        except JobOptionError as error:
+            submissions = typed.submissions(local=client.local, name_group=name_group)
+        except (JobOptionError, GridError) as error:
             raise click.UsageError(str(error)) from None
-        _send(client, submissions, as_json=as_json)
+        if dry_run:
+            _tell(submissions, as_json=as_json)
+        else:
+            _send(client, submissions, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +108,20 @@ class _Typed:
         if kind == "file" and self.options["name"] is not None:
             raise click.UsageError("the jobs of a file have names of their own; remove --name")
         self._check_options()
-        given = [flag for flag in ("data", "target", "parameters") if self.options[flag]]
-        if given and kind != "program":
-            raise click.UsageError(
-                f"--{given[0].removesuffix('eters')} is for a program, as in: slaq submit train.py:train"
+        self._check_kind({"data": "--data", "target": "--target"}, "program", "slaq submit train.py:train")
+        if kind in ("file", "external"):
+            self._check_kind(
+                {"grids": "--grid"}, "", "slaq submit --grid lr=0.1,0.01 -- python train.py --lr {lr}"
             )
+        if kind == "file":
+            self._check_kind({"parameters": "--param"}, "", "slaq submit train.py:train -p rate=0.1")
+
+    def _check_kind(self, flags: Mapping[str, str], kind: str, example: str) -> None:
+        """Refuse options that only jobs of a kind take."""
+        given = [flag for name, flag in flags.items() if self.options[name]]
+        if given and self.kind != kind:
+            what = kind or "command or a program"
+            raise click.UsageError(f"{given[0]} is for a {what}, as in: {example}")
 
     def _check_options(self) -> None:
         """Refuse options that jobs of another kind take."""
@@ -115,8 +133,11 @@ class _Typed:
         except UnknownNameError as error:
             raise click.UsageError(str(error)) from None
 
-    def submissions(self, *, local: bool) -> "list[Submission]":
-        """Return what is to be sent, each checked; `local` says whether the service is on this machine."""
+    def submissions(self, *, local: bool, name_group: Callable[[str], str]) -> "list[Submission]":
+        """Return what is to be sent, each checked.
+
+        `local` says whether the service is on this machine, and `name_group` returns the name of a new group.
+        """
         from slaq.cli.input import submissions
         from slaq.service.records import Submission
 
@@ -126,20 +147,55 @@ class _Typed:
             options = submissions.as_here(options)
         if self.kind == "external":
             sent = [Submission(external=True, options=cast("ServiceOptions", options))]
-        elif self.kind == "command":
-            sent = [submissions.command_submission(self.words, options, local=local)]
-        elif self.kind == "program":
-            table = submissions.program_table(
-                self.options["data"], self.options["target"], self.options["parameters"]
-            )
-            sent = [submissions.program_submission(self.words[0], table, options, local=local)]
-        else:
+        elif self.kind == "file":
             file = Path(self.words[0])
             if submissions.has_cluster_table(file):
                 told = "[cluster] is for `slaq run`: the service has settings of its own"
                 say(f"slaq: {told}", err=True)
-            sent = submissions.file_submissions(file, options, local=local)
+            sent = submissions.file_submissions(file, options, local=local, name_group=name_group)
+        else:
+            typed = submissions.typed_parameters(self.options["parameters"])
+            jobs = self._of_grid(options, typed, name_group) or [(typed, options)]
+            sent = [self._one(parameters, own, local=local) for parameters, own in jobs]
         return [submission.checked() for submission in sent]
+
+    def _of_grid(
+        self, options: Mapping[str, Any], typed: Mapping[str, str], name_group: Callable[[str], str]
+    ) -> list[tuple[Mapping[str, str], Mapping[str, Any]]]:
+        """Return the parameters, as they were typed, and the options of each job of the grids, if there are any."""
+        from slaq.cli.input import submissions
+        from slaq.jobs.grid import grid_jobs
+
+        grids = submissions.typed_grid(self.options["grids"])
+        if not grids:
+            return []
+        for twice in grids.keys() & typed.keys():
+            raise GridError(f"--grid and --param both give {twice}", "keep one of them")
+        name, stem = options.get("name"), submissions.stem_of(self.kind, self.words)
+        group = options.get("group") or name_group(name or stem)
+        jobs = grid_jobs({key: [text] for key, text in typed.items()} | grids, group=group, name=name)
+        return [(job.parameters, submissions.in_grid(job, options)) for job in jobs]
+
+    def _one(self, parameters: Mapping[str, str], options: Mapping[str, Any], *, local: bool) -> "Submission":
+        from slaq.cli.input import submissions
+
+        if self.kind == "command":
+            words = submissions.with_parameters(self.words, parameters)
+            return submissions.command_submission(words, options, local=local)
+        table = submissions.program_table(self.options["data"], self.options["target"], parameters)
+        return submissions.program_submission(self.words[0], table, options, local=local)
+
+
+def _tell(submissions: "list[Submission]", *, as_json: bool) -> None:
+    """Print what would be submitted."""
+    if as_json:
+        kinds = ("name", "group", "parameters", "command", "program")
+        print_json([{kind: one.as_json().get(kind) for kind in kinds} for one in submissions])
+        return
+    for one in submissions:
+        asked = one.as_json()
+        runs = shlex.join(one.command) if one.command else json.dumps(one.program)
+        say("  ".join(filter(None, (asked.get("name"), runs))))
 
 
 def _send(client: "Client", submissions: "list[Submission]", *, as_json: bool) -> None:

@@ -7,8 +7,9 @@ import click
 
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
-from slaq.cli.input.connection_options import JOBS, JSON, LONG_PATIENCE, connecting, print_json
+from slaq.cli.input.connection_options import JSON, LONG_PATIENCE, connecting, print_json
 from slaq.cli.input.finite import finite
+from slaq.cli.input.job_selection import check_selection, jobs_of, jobs_or_group
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -20,7 +21,7 @@ PAUSE = 0.5
 
 
 @click.command("wait")
-@JOBS
+@jobs_or_group
 @click.option(
     "--reduction",
     type=click.FloatRange(min=0, max=1, min_open=True),
@@ -37,6 +38,8 @@ def command(
     ctx: click.Context,
     client: "Client",
     jobs: tuple[str, ...],
+    group: str | None,
+    user: str | None,
     reduction: float | None,
     timeout: float | None,
     any_one: bool,
@@ -50,10 +53,12 @@ def command(
     \b
     slaq wait net && echo trained
     slaq wait net --reduction 0.9 --timeout 1h
+    slaq wait --group lr
     """
+    check_selection(jobs, group, user)
     give_up = None if timeout is None else time.monotonic() + timeout
     while True:
-        views = [client.show_job(job) for job in jobs]
+        views = [client.show_job(job) for job in jobs] if group is None else jobs_of(client, group, user)
         outcomes = [_outcome(view, reduction) for view in views]
         come = any if any_one else all
         if come(outcome == "reached" for outcome in outcomes):

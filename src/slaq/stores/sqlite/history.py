@@ -26,6 +26,7 @@ _COLUMNS = tuple(one.name for one in fields(JobRow) if one.name not in ("spec", 
 _CONDITIONS = {
     "owner": "owner = ?",
     "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+    "group": "group_name = ?",
     "after_number": "number > ?",
     "before_number": "number < ?",
     "submitted_since": "submitted_at >= ?",
@@ -63,8 +64,10 @@ class SqliteHistory(History):
     ) -> list[JobRow]:
         """Return jobs in the order of submission; with `last` only so many, those that ended last."""
         # A page is full soon by going through the jobs in order ("+": without the index, which has those of
-        # several states in another); all of them are found by their state, however many others there are.
-        column = "state" if (limit is None and last is None) or len(states or ()) == 1 else "+state"
+        # several states in another); all of them are found by their state, however many others there are. The
+        # jobs of a group are found by its name.
+        whole = (limit is None and last is None) or len(states or ()) == 1
+        column = "state" if whole and filters.get("group") is None else "+state"
         where, values = _where(states, filters, column)
         query = f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?"
         if last is not None:

@@ -1,8 +1,8 @@
 -- The statements of the durable store that take more than a line; read by slaq.stores.sqlite.queries.
 
 -- name: submit
-INSERT INTO jobs (id, owner, arrival, tags, maximize, state, submitted_at)
-VALUES (?, ?, ?, ?, ?, 'queued', ?)
+INSERT INTO jobs (id, owner, arrival, tags, maximize, group_name, state, submitted_at)
+VALUES (?, ?, ?, ?, ?, ?, 'queued', ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: queued

@@ -85,6 +85,7 @@ class JobFilters(TypedDict, total=False):
 
     owner: str | None
     tag: str | None
+    group: str | None
     #: Only jobs whose numbers lie between these, both left out.
     after_number: int | None
     before_number: int | None

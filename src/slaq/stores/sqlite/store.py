@@ -86,9 +86,11 @@ class SqliteStore(SqliteHistory, Store):
     def submit_job(self, spec: JobSpec, *, owner: str, submission: Mapping[str, Any], at: float) -> JobRow:
         """Queue a job with its whole submission."""
         tags = json.dumps(list(submission.get("tags", ())))
+        group = submission.get("group")
         with self._file.writing() as transaction:
             db = transaction.db
-            cursor = db.execute(SQL["submit"], (spec.id, owner, spec.arrival, tags, spec.maximize, at))
+            row = (spec.id, owner, spec.arrival, tags, spec.maximize, group, at)
+            cursor = db.execute(SQL["submit"], row)
             if not cursor.rowcount:
                 raise DuplicateJobError(spec.id)
             db.execute(
