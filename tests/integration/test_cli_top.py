@@ -32,7 +32,7 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "cores": 0.5, "maximize": False, "iteration": 7, "total": None,
         "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
-        "group": None, "parameters": {},
+        "group": None, "parameters": {}, "loss_source": "", "loss_trouble": "",
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip
     return {**usual, **changes}
