@@ -182,10 +182,10 @@ class RunningCluster(Listener, ABC):
         engine = self._scheduling.engine
         for job_id, reason in self._scheduling.scheduler.held().items():
             self._jobs[job_id]._wait(reason)
-        rows = () if decision is None else zip(decision.ids, decision.cores, decision.loss, strict=True)
-        for job_id, cores, loss in rows:
-            if self._jobs[job_id]._decide(float(cores), 1.0 - float(loss)):
-                engine.finish(job_id, f"it has done {1 - loss:.1%} of its forecast reduction")
+        rows = () if decision is None else zip(decision.ids, decision.cores, decision.made, strict=True)
+        for job_id, cores, made in rows:
+            if self._jobs[job_id]._decide(float(cores), float(made)):
+                engine.finish(job_id, f"it has done {made:.1%} of its forecast reduction")
         cancelling = [job for job in self.jobs() if job._cancelling and not job.done()]
         self._end_queued(JobState.CANCELLED, "", cancelling)
         for job in cancelling:

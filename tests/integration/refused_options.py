@@ -21,6 +21,7 @@ BAD: dict[str, list[Any]] = {
     "stop_at": [0, 1.5, -0.1, NAN, "95%"],
     "deadline": [0, -5, NAN, INFINITY, "soon", "1m2h"],
     "max_iterations": [0, 1.5, NAN, INFINITY, "many"],
+    "on_nan": ["ask", 1, True],
     "trains": ["no", 0],
     "maximize": ["yes", 1],
     "arrival": [-1, NAN, INFINITY, "tomorrow"],

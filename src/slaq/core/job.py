@@ -15,6 +15,8 @@ class JobState(StrEnum):
     #: Started, and without cores until its owner resumes it.
     PAUSED = "paused"
     COMPLETED = "completed"
+    #: Ended by itself, or because of it, with a last loss that is no finite number.
+    DIVERGED = "diverged"
     FAILED = "failed"
     CANCELLED = "cancelled"
 

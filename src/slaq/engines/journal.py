@@ -21,6 +21,7 @@ from slaq.core.events import (
     TrainingChanged,
 )
 from slaq.core.job import JobState, Observation
+from slaq.core.progress import is_number
 from slaq.ports import Clock
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class Journal:
         self._listener = listener
         self._lock = threading.Lock()
         self._entries: list[JournalEntry] = []
+        #: Of jobs that have not ended and reported losses: the last one, and the last that was a number.
+        self._losses: dict[str, tuple[float, float | None]] = {}
 
     def take(self) -> Sequence[JournalEntry]:
         """Return what has happened since the last call."""
@@ -133,9 +136,31 @@ class Journal:
         with self._lock:
             # Stamped here, so that the order of the entries is the order of their times.
             event = replace(event, at=self._clock.now())
+            if isinstance(event, LossObserved):
+                self._follow(event.job_id, event.observation.loss)
+            elif isinstance(event, CurveBegan):
+                self._losses.pop(event.job_id, None)
+            elif isinstance(event, JobEnded):
+                event, ending = self._judged(event, ending)
             self._entries.append(JournalEntry(event, ending))
         if self._listener is not None:
             try:
                 self._listener.happened(event, ending)
             except Exception:
                 _log.exception("listener failed", extra={"event": type(event).__name__})
+
+    def _follow(self, job_id: str, loss: float) -> None:
+        _, number = self._losses.get(job_id, (loss, None))
+        self._losses[job_id] = loss, loss if is_number(loss) else number
+
+    def _judged(self, end: JobEnded, ending: Ending | None) -> tuple[JobEnded, Ending | None]:
+        """Return an end as diverged where a job completed with a last loss that is no number, whatever ran it."""
+        last, number = self._losses.pop(end.job_id, (0.0, None))
+        if end.state is not JobState.COMPLETED or is_number(last):
+            return end, ending
+        before = (
+            "no loss before was a number" if number is None else f"the last number before it was {number:g}"
+        )
+        state, reason = JobState.DIVERGED, f"its last loss is {last:g}; {before}"
+        told = None if ending is None else replace(ending, state=state, reason=reason)
+        return replace(end, state=state, reason=reason), told

@@ -43,6 +43,15 @@ PATHS = ("cwd", "checkpoint")
 MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
 
 
+class OnNan(StrEnum):
+    """What becomes of a job whose loss is no finite number."""
+
+    #: It is ended, as diverged.
+    STOP = "stop"
+    #: It goes on; it has diverged if it ends with such a loss.
+    GO_ON = "go-on"
+
+
 class IfLost(StrEnum):
     """What happens to a job that was running when the service ended unexpectedly."""
 
@@ -214,6 +223,14 @@ class JobOptions(TypedDict, total=False):
     max_iterations: Annotated[
         int | None,
         Option(type=_COUNT, help="End the job, as completed, after so many iterations.", usual="never"),
+    ]
+    on_nan: Annotated[
+        Literal["stop", "go-on"] | OnNan | None,
+        Option(
+            type=choice(tuple(OnNan)),
+            help="What happens when the loss is not a finite number: the job is ended as diverged, or goes on.",
+            usual="stop for a job of a group, else go-on",
+        ),
     ]
     trains: Annotated[
         bool,

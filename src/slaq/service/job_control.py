@@ -79,7 +79,7 @@ class JobControl:
     def end(self, who: Identity, job_id: str, state: JobState, reason: str) -> LiveJob:
         """End an external job with the state that its owner reports."""
         if not state.ended:
-            raise JobOptionError("state", str(state), "completed, failed or cancelled")
+            raise JobOptionError("state", str(state), "completed, diverged, failed or cancelled")
         # Not between two epochs either: the job may have much that was not passed on since its start.
         job = self._unfinished(who, job_id)
         while not _remote(job).catch_up(job.row.identity):

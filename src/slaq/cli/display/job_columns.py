@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slaq.cli.display.spans import ago, ahead, span
+from slaq.cli.display.spans import ago, span
 from slaq.core.direction import turned
 from slaq.core.job import JobState
+from slaq.core.progress import GOOD_ENOUGH, seconds_left
 from slaq.jobs.ranking import rank
 
 #: A job as the API returns it.
@@ -17,6 +18,7 @@ STYLES = {
     "running": "",
     "paused": "cyan",
     "completed": "green",
+    "diverged": "magenta",
     "failed": "red",
     "cancelled": "yellow",
 }
@@ -54,8 +56,19 @@ def _loss(job: Shown, now: float) -> str:
     return f"{shown} {TROUBLED}" if job["loss_trouble"] else shown
 
 
+def done(made: float, iteration: int) -> str:
+    """Return the share of its reduction that a job has made; a dash before its second loss."""
+    return share(made) if iteration > 0 else "–"
+
+
+def expected(job: Shown, at: float | None, now: float, good: float = GOOD_ENOUGH) -> str:
+    """Return in how long a job is expected to have made a share; a dash if that is not known."""
+    left = seconds_left(job["reduction"], at, now, good)
+    return "–" if left is None else span(left) if left else "reached"
+
+
 def _done(job: Shown, now: float) -> str:
-    return share(job["reduction"]) if job["trains"] and job["iteration"] > 0 else "–"
+    return done(job["reduction"], job["iteration"]) if job["trains"] else "–"
 
 
 def _cores(job: Shown, now: float) -> str:
@@ -63,7 +76,7 @@ def _cores(job: Shown, now: float) -> str:
 
 
 def _expected(job: Shown, now: float) -> str:
-    return "–" if job["state"] in (*ENDED, "paused") else ahead(job["prospect"]["at_90"], now)
+    return "–" if job["state"] in (*ENDED, "paused") else expected(job, job["prospect"]["at_90"], now)
 
 
 def _chance(job: Shown, now: float) -> str:

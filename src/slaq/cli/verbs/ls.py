@@ -10,11 +10,12 @@ from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, connects, print_json
 from slaq.cli.input.job_selection import complete_groups
+from slaq.core.job import JobState
 
 if TYPE_CHECKING:
     from slaq.client import Client
 
-STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
+STATES = tuple(map(str, JobState))
 #: Seconds for which a job that has ended is still listed.
 RECENT = 86400.0
 #: Ended jobs that a table shows, those that ended last.

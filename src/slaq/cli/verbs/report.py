@@ -80,7 +80,8 @@ def command(
     cluster = client.cluster()
     with progress(stages=1) as stage:
         history = fetch(client, views, stage("fetching"))
-    curves = [JobCurve.of(spec, history.events(spec.id)) for spec in history.jobs()]
+    ends = {view["id"]: _end(view) for view in views}
+    curves = [JobCurve.of(spec, history.events(spec.id), ends[spec.id]) for spec in history.jobs()]
     outcome = measure(cluster["policy"], curves, history.decisions(), cluster["epoch_seconds"])
     if as_json:
         print_json({"policy": cluster["policy"], "jobs": [view["id"] for view in views], **outcome.as_json()})
@@ -92,6 +93,17 @@ def command(
             facts=_facts(client, cluster, views, total),
             command=_command(file, since, user, tag, most),
         )
+
+
+def _end(view: dict[str, Any]) -> float | None:
+    """Return where the job's curve ends, as the share says that `slaq ls` shows as done; None without a loss."""
+    from slaq.core.direction import turned
+    from slaq.core.progress import end_by
+
+    first, best, rises = view["first_loss"], view["best_loss"], view["maximize"]
+    if first is None or best is None:
+        return None
+    return turned(end_by(turned(first, rises), turned(best, rises), view["reduction"]), rises)
 
 
 def _command(file: Path, since: float, user: str | None, tag: str | None, most: int) -> str:

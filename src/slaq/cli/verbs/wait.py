@@ -14,7 +14,7 @@ from slaq.cli.input.job_selection import check_selection, jobs_of, jobs_or_group
 if TYPE_CHECKING:
     from slaq.client import Client
 
-#: Exit statuses: a job failed or was cancelled; the timeout passed.
+#: Exit statuses: a job diverged, failed or was cancelled; the timeout passed.
 ENDED_SHORT, TIMED_OUT = 4, 5
 #: Seconds between two polls.
 PAUSE = 0.5
@@ -47,8 +47,8 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to reach a share of its reduction.
 
-    The exit status is 0 if each job has reached the share or completed, 4 if a job failed or was cancelled
-    before, 5 if the timeout passed. Waiting continues over a restart of the service.
+    The exit status is 0 if each job has reached the share or completed, 4 if a job diverged, failed or was
+    cancelled before, 5 if the timeout passed. Waiting continues over a restart of the service.
 
     \b
     slaq wait net && echo trained

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from slaq.core.events import CpuUsed, JobDelayed, LossObserved, LossSourceChanged, ThreadsChosen
 from slaq.core.job import JobState
+from slaq.core.progress import is_number
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
 from slaq.engines.node.commands.checks import checked
@@ -339,6 +340,10 @@ class CommandRunner(Runner[CommandJob]):
             run.timed_seconds += seen.run_seconds
         run.heard, run.iteration = True, seen.iteration
         self._journal.enter([JournalEntry(event)])
+        if reason := run.job.goal.astray(seen.loss):
+            self._end(event.job_id, JobState.DIVERGED, reason)
+        if not is_number(seen.loss):
+            return
         if run.first_loss is None:
             run.first_loss = seen.loss
         if reason := run.job.goal.reached(seen.iteration, run.first_loss, seen.loss):
