@@ -290,10 +290,8 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         token=mark_processes(store),
     )
     journal = Journal(clock, _WakeAtEnds(clock))
-    commands, external = (
-        CommandRunner(journal, site.throttle, site.token, site.directory),
-        ExternalRunner(journal),
-    )
+    commands = CommandRunner(journal, site.throttle, site.token, site.directory, settings.grace)
+    external = ExternalRunner(journal)
     engine = LocalEngine(LocalNode(site, journal, {CommandJob: commands, ExternalJob: external}))
     processes = ProcessJobs(
         folder=settings.jobs,

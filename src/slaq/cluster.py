@@ -152,6 +152,7 @@ class Cluster(RunningCluster):
                 search=asked["trains"],
                 loss_series=asked["loss"],
                 trains=asked["trains"],
+                grace=asked["grace"],
             )
             job = CommandJob(command=command, goal=Goal.asked(asked), max_restarts=asked["max_restarts"])
             self._live.engine.prepare(spec.id, job)

@@ -68,7 +68,7 @@ class Job:
         self._enough = StopAt(self._stop_at) if self._stop_at is not None and self._target is None else None
         self._demand: Demand | None = None
         self._foreseen: int | None = None
-        self._cancelling = False
+        self._cancelling = self._killing = False
         self._callbacks: list[Callable[[Job], object]] = []
         self._final: float | None = None
 
@@ -191,11 +191,14 @@ class Job:
         """Return whether the job was cancelled."""
         return self._state is JobState.CANCELLED
 
-    def cancel(self) -> bool:
-        """Cancel the job; return False if it has ended already."""
+    def cancel(self, *, now: bool = False) -> bool:
+        """Cancel the job; return False if it has ended already.
+
+        It is told to end, and killed once its grace is over; with `now` it is killed at once.
+        """
         if self.done():
             return False
-        self._cancelling = True
+        self._cancelling, self._killing = True, self._killing or now
         self._cluster.wake()
         return True
 

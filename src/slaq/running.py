@@ -190,6 +190,8 @@ class RunningCluster(Listener, ABC):
         self._end_queued(JobState.CANCELLED, "", cancelling)
         for job in cancelling:
             engine.stop(job.id)
+            if job._killing:
+                engine.kill(job.id)
 
     def _end_queued(self, state: JobState, reason: str, jobs: list[Job]) -> None:
         """End those of the jobs that have not been started."""

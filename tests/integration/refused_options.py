@@ -38,6 +38,7 @@ BAD: dict[str, list[Any]] = {
     "parameters": ["lr=1", {"a b": 1}, {"": 1}, {"a": [1]}, {"a": None}, {"a": "x" * 1001}, {"a": 2**63}],
     "user": ["", "two words", 3],
     "if_lost": ["ask", 1],
+    "grace": [-1, NAN, INFINITY, 601, "soon"],
     "cwd": ["", 3],
     "env": [{"A": 1}, {"A=B": "c"}, {"": "c"}, ["A"]],
     "python": ["", 3],

@@ -61,6 +61,10 @@ class TapeEngine(LiveEngine):
         )
 
     @override
+    def kill(self, job_id: str) -> None:
+        pass
+
+    @override
     def stop(self, job_id: str) -> None:
         self.end(job_id, JobState.CANCELLED, "stopped on request")
 

@@ -171,12 +171,15 @@ class ServiceJob:
         """Return whether the job was cancelled."""
         return self.view.state is JobState.CANCELLED
 
-    def cancel(self) -> bool:
-        """Cancel the job; return False if it has ended already."""
+    def cancel(self, *, now: bool = False) -> bool:
+        """Cancel the job; return False if it has ended already.
+
+        It is told to end, and killed once its `grace` is over; with `now` it is killed at once.
+        """
         if self.done():
             return False
         try:
-            self._view = job_view(self._client.cancel(self.id))
+            self._view = job_view(self._client.cancel(self.id, now=now))
         except ConflictError:
             return False
         return True

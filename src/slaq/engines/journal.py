@@ -15,6 +15,7 @@ from slaq.core.events import (
     Event,
     JobDelayed,
     JobEnded,
+    JobEnding,
     JobLost,
     LearningRateChanged,
     LossObserved,
@@ -123,6 +124,10 @@ class Journal:
     def delayed(self, job_id: str, reason: str) -> None:
         """Note that a started job cannot run yet, and why; without a reason, that it runs now."""
         self._add(JobDelayed(job_id=job_id, at=0.0, reason=reason))
+
+    def ending(self, job_id: str, reason: str, grace: float) -> None:
+        """Note that a job was told to end, and the seconds it has to do so."""
+        self._add(JobEnding(job_id=job_id, at=0.0, reason=reason, grace=grace))
 
     def lost(self, job_id: str, reason: str) -> None:
         """Note that a job stopped running through no fault of its own."""

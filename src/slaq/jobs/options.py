@@ -40,6 +40,7 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 #: Options that are paths of what is there already. A service takes them as whole paths only.
 PATHS = ("cwd", "checkpoint")
 #: Bounds on what one job may carry.
+MOST_GRACE = 600.0
 MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
 
 
@@ -166,6 +167,14 @@ _RESTARTS = Option(
     "that fails, from its beginning.",
     usual="2 for a program, 0 for a command",
 )
+Grace = Annotated[
+    float | None,
+    Option(
+        type=seconds(zero=True, most=MOST_GRACE),
+        help="How long the job has to end once it is told to, before it is killed.",
+        usual="30, or what the service is set to",
+    ),
+]
 Cwd = Annotated[
     str | os.PathLike[str] | None,
     Option(type=path("the path of a folder"), help="The folder that the job runs in.", usual="here"),
@@ -348,6 +357,7 @@ class CommandOptions(FitOptions, total=False):
             usual="the most likely one",
         ),
     ]
+    grace: Grace
     cwd: Cwd
     env: Env
 
@@ -405,6 +415,7 @@ class _ResumedOptions(_OwnedOptions, total=False):
 class ServiceProgramOptions(ProgramOptions, _ResumedOptions, total=False):
     """What a training program takes that a service runs."""
 
+    grace: Grace
     cwd: Cwd
     env: Env
     python: Annotated[

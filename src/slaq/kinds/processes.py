@@ -137,6 +137,7 @@ class ProcessJobs:
             threads=asked.get("threads"),
             memory=row.spec.demand.memory,
             open_files=self.open_files,
+            grace=asked.get("grace"),
         )
         return CommandJob(
             command=spec,

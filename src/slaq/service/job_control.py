@@ -38,8 +38,8 @@ class JobControl:
                 self._live_jobs.publish("job.paused" if paused else "job.resumed", job)
         return job
 
-    def cancel(self, who: Identity, job_id: str) -> LiveJob:
-        """Ask for a job's end."""
+    def cancel(self, who: Identity, job_id: str, *, now: bool = False) -> LiveJob:
+        """Ask for a job's end; with `now` it is killed, whatever time it has left to end."""
         with self._loop.changing() as scheduler:
             job = self._unfinished(who, job_id)
             job.ending = True
@@ -47,6 +47,8 @@ class JobControl:
                 self._live_jobs.end(job_id, JobState.CANCELLED, "stopped on request")
             else:
                 scheduler.engine.stop(job_id)
+                if now:
+                    self._loop.kill(job_id)
         return job
 
     def change(self, who: Identity, job_id: str, changes: JobChanges) -> LiveJob:

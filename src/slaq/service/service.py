@@ -191,9 +191,9 @@ class Service:
         """Resume a paused job."""
         return self._control.pause(who, job_id, paused=False).view()
 
-    def cancel(self, who: Identity, job_id: str) -> JobView:
-        """Ask for a job's end; the job has ended when its state says so."""
-        return self._control.cancel(who, job_id).view()
+    def cancel(self, who: Identity, job_id: str, *, now: bool = False) -> JobView:
+        """Ask for a job's end; the job has ended when its state says so. With `now` it is killed at once."""
+        return self._control.cancel(who, job_id, now=now).view()
 
     def change(self, who: Identity, job_id: str, **changes: Unpack[JobChanges]) -> JobView:
         """Change a job's weight, tags or limit; what is not given stays as it is."""

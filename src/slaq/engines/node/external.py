@@ -96,6 +96,10 @@ class ExternalRunner(Runner[ExternalJob]):
             self._conclude(job_id, Ending(state=state, reason=reason))
 
     @override
+    def kill(self, job_id: str) -> None:
+        """Do nothing: a job that is told to end has ended."""
+
+    @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         """Do nothing: the job is asked for its share through the service."""
 

@@ -25,7 +25,7 @@ from slaq.engines.node.commands.records import (
     Record,
     SeatsTaken,
 )
-from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.commands.supervisor_client import GRACE, SupervisorClient
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.runner import Runner
 from slaq.engines.node.share_file import ShareFile
@@ -125,14 +125,15 @@ class CommandRunner(Runner[CommandJob]):
         throttle: str | None = None,
         token: str | None = None,
         directory: Path | None = None,
+        grace: float = GRACE,
     ) -> None:
-        """Take the way to let trees run and rest, the secret of marks, and where to keep what is learned."""
+        """Take the way to let trees run and rest, the secret of marks, where to keep what is learned, and the grace."""
         self._journal = journal
         #: Called in the thread of commands with the cores that commands occupy, whenever these change.
         self.seats_taken: Callable[[int], object] = lambda seats: None
         self._experience = Experience(None if directory is None else directory / EXPERIENCE)
         # Checks the name of the throttle; nothing runs before the first command.
-        self._commands = SupervisorClient(throttle=throttle, token=token)
+        self._commands = SupervisorClient(throttle=throttle, grace=grace, token=token)
         self._inbox = Inbox(self._commands.selector)
         self._prepared: dict[str, CommandJob] = {}
         self._runs: dict[str, _CommandRun] = {}
@@ -187,6 +188,10 @@ class CommandRunner(Runner[CommandJob]):
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         self._inbox.leave(partial(self._end, job_id, state, reason))
+
+    @override
+    def kill(self, job_id: str) -> None:
+        self._inbox.leave(partial(self._commands.kill, job_id))
 
     @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
@@ -279,7 +284,10 @@ class CommandRunner(Runner[CommandJob]):
         run = self._runs.get(job_id)
         if run is not None and run.ending is None:
             run.ending, run.reason = state, reason
+            asked = run.job.command.grace
+            grace = self._commands.grace if asked is None else asked
             self._commands.stop(job_id)
+            self._journal.ending(job_id, reason, grace)
 
     def _conclude(self, job_id: str, state: JobState, reason: str = "") -> None:
         self._runs.pop(job_id, None)

@@ -79,6 +79,12 @@ class RunningJobs:
         if job_id in self.runs:
             self._confined(self.runs[job_id], self._end, state, reason)
 
+    def kill(self, job_id: str) -> None:
+        """Kill a program at the next look that was told to end."""
+        run = self.runs.get(job_id)
+        if run is not None and run.ending is not None:
+            run.deadline = min(run.deadline, time.monotonic())
+
     def look(self, now: float) -> None:
         """Handle everything that depends on time alone."""
         for run in list(self.runs.values()):
@@ -165,6 +171,7 @@ class RunningJobs:
             return
         run.ending, run.reason = state, reason
         run.deadline = min(run.deadline, time.monotonic() + self._grace_seconds)
+        self._journal.ending(run.job_id, reason, self._grace_seconds)
         run.map.queue.clear()
         run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
 
