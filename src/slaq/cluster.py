@@ -25,9 +25,10 @@ from slaq.engines.processes import cores_here
 from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
+from slaq.jobs.executable import check_script
 from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions
 from slaq.ports import LiveEngine
-from slaq.running import RunningCluster, name_of
+from slaq.running import RunningCluster, check_program, name_of
 
 #: Starts an engine at a site; what happens to its jobs goes into the journal.
 EngineMaker = Callable[[Site, Journal], LiveEngine]
@@ -101,6 +102,7 @@ class Cluster(RunningCluster):
         `data` is a Dataset, features, or (features, targets); jobs given the same arrays share one copy of them.
         docs/options.md describes the options.
         """
+        check_program(program)
         asked = PROGRAM.complete(options)
         dataset = Dataset.of(data)
         pieces = dataset.count(
@@ -134,6 +136,9 @@ class Cluster(RunningCluster):
         """
         asked = COMMAND.complete(options)
         words = tuple(os.fspath(word) for word in argv)
+        if not asked["after"] and not asked["arrival"]:
+            # What does not exist yet may be made by the jobs that it waits for.
+            check_script(words, Path.cwd() / (asked["cwd"] or ""))
 
         def prepare(spec: JobSpec) -> None:
             directory = self.directory_of(spec.id)

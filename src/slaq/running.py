@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from slaq.bootstrap import Live
 from slaq.core.decision import Decision
-from slaq.core.errors import ClusterClosedError, DuplicateJobError, UnknownJobError
+from slaq.core.errors import ClusterClosedError, DuplicateJobError, JobOptionError, UnknownJobError
 from slaq.core.events import (
     CpuUsed,
     CurveBegan,
@@ -36,6 +36,7 @@ from slaq.core.events import (
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
+from slaq.jobs.option_types import shown
 from slaq.jobs.options import JobOptions
 from slaq.jobs.specs import spec_of
 from slaq.ports import History, LiveEngine
@@ -237,6 +238,14 @@ class RunningCluster(Listener, ABC):
                 raise DuplicateJobError(job_id)
             job = self._jobs[job_id] = Job(self, job_id, asked)
         return job
+
+
+def check_program(program: object) -> None:
+    """Raise JobOptionError for what is no training program."""
+    if not callable(program):
+        raise JobOptionError(
+            "program", shown(program), "a function or an algorithm that takes a context, as in train(ctx)"
+        )
 
 
 def name_of(program: Callable[..., Any]) -> str:
