@@ -26,7 +26,7 @@ from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
 from slaq.jobs.executable import check_script
-from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions
+from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions, waits
 from slaq.ports import LiveEngine
 from slaq.running import RunningCluster, check_program, name_of
 
@@ -114,7 +114,7 @@ class Cluster(RunningCluster):
             data=dataset,
             partitions=pieces,
             goal=Goal.asked(asked),
-            max_restarts=asked["max_restarts"],
+            retry=asked["retry"],
             task_timeout=asked["task_timeout"],
             memory=asked["memory"],
             checkpoint=None if checkpoint is None else bytes(checkpoints.read_own(Path(checkpoint))),
@@ -136,8 +136,7 @@ class Cluster(RunningCluster):
         """
         asked = COMMAND.complete(options)
         words = tuple(os.fspath(word) for word in argv)
-        if not asked["after"] and not asked["arrival"]:
-            # What does not exist yet may be made by the jobs that it waits for.
+        if not waits(asked):
             check_script(words, Path.cwd() / (asked["cwd"] or ""))
 
         def prepare(spec: JobSpec) -> None:
@@ -159,7 +158,7 @@ class Cluster(RunningCluster):
                 trains=asked["trains"],
                 grace=asked["grace"],
             )
-            job = CommandJob(command=command, goal=Goal.asked(asked), max_restarts=asked["max_restarts"])
+            job = CommandJob(command=command, goal=Goal.asked(asked), retry=asked["retry"])
             self._live.engine.prepare(spec.id, job)
 
         return self._submit(asked, _command_name(words), prepare, self.cores)

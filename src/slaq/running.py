@@ -69,6 +69,7 @@ class RunningCluster(Listener, ABC):
     def _run(self, live: Live[LiveEngine]) -> None:
         """Start the scheduler's thread."""
         self._scheduling = live
+        live.scheduler.admission.ended = lambda job_id: self._jobs[job_id].state
         atexit.register(_close_at_exit, weakref.ref(live.engine), os.getpid())
         self._thread = threading.Thread(target=self._schedule, name="slaq-scheduler", daemon=True)
         self._thread.start()
@@ -183,6 +184,8 @@ class RunningCluster(Listener, ABC):
         engine = self._scheduling.engine
         for job_id, reason in self._scheduling.scheduler.held().items():
             self._jobs[job_id]._wait(reason)
+        for job_id, reason in self._scheduling.scheduler.review.refused.items():
+            self._jobs[job_id]._end(Ending(state=JobState.CANCELLED, reason=reason))
         rows = () if decision is None else zip(decision.ids, decision.cores, decision.made, strict=True)
         for job_id, cores, made in rows:
             if self._jobs[job_id]._decide(float(cores), float(made)):
@@ -229,7 +232,7 @@ class RunningCluster(Listener, ABC):
         with self._lock:
             if self._closing:
                 raise ClusterClosedError
-            for awaited in asked["after"]:
+            for awaited in (*asked["after"], *asked["after_any"]):
                 if awaited not in self._jobs:
                     raise UnknownJobError(awaited)
             numbered = (f"{usual_name}-{number}" for number in count(1))

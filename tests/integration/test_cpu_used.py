@@ -108,6 +108,6 @@ def test_what_comes_after_the_last_loss_counts(open_service: Callable[..., Servi
 def test_attempts_add_up_on_a_cluster(tmp_path: Path) -> None:
     """A command that is run again after it failed has the CPU seconds of both attempts."""
     with Cluster(directory=tmp_path) as cluster:
-        job = cluster.submit_command(["python", "-c", BUSY + "raise SystemExit(1)"], max_restarts=1)
+        job = cluster.submit_command(["python", "-c", BUSY + "raise SystemExit(1)"], retry=1)
         job.wait()
     assert job.cpu_seconds >= 1.0

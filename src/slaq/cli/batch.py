@@ -10,7 +10,7 @@ from slaq.artifacts import Kept, keep, make_room
 from slaq.cli.interrupts import Interrupts
 from slaq.cluster import Cluster
 from slaq.config import CommandWork, FitWork, JobTable, Work
-from slaq.core.errors import SlaqError
+from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
 from slaq.core.progress import LossRange
 from slaq.handle import Job
@@ -204,10 +204,14 @@ def submit(cluster: RunningCluster, table: JobTable, *, since: float = 0.0) -> J
     """Submit a job of the file so many seconds after the start of the batch, from which arrivals count."""
     arrival = max(table.arrival - since, 0.0)
     work, options = table.work, {**table.options, "name": table.name, "arrival": arrival}
-    if "after" in options:
-        # A job that could not be submitted is not waited for.
-        there = {job.id for job in cluster.jobs()}
-        options["after"] = [name for name in options["after"] if name in there]
+    there = {job.id for job in cluster.jobs()}
+    for name in options.get("after", ()):
+        if name not in there:
+            raise CommandError(
+                f"job {name!r}, which it comes after, could not be submitted", "correct that one"
+            )
+    # It has ended, as far as others are concerned.
+    options["after_any"] = [name for name in options.get("after_any", ()) if name in there]
     if not isinstance(cluster, Cluster):
         return _submit_to_spark(cluster, work, options)
     if isinstance(work, CommandWork):

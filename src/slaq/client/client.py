@@ -30,6 +30,7 @@ from slaq.jobs.options import (
     ServiceCommandOptions,
     ServiceOptions,
     ServiceProgramOptions,
+    waits,
 )
 from slaq.service.records import Notice, Submission
 from slaq.service.work import identifier
@@ -106,7 +107,7 @@ class Client(Api):
         otherwise, and finds the programs that are found here. docs/options.md describes the options.
         """
         words, asked = tuple(os.fspath(word) for word in argv), self._as_here(options)
-        if self.local and not asked.get("after") and not asked.get("arrival"):
+        if self.local and not waits(asked):
             check_script(words, Path(asked["cwd"] or "."))
         return self.send(Submission(command=words, options=asked))
 

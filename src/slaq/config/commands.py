@@ -11,6 +11,7 @@ from slaq.config.values import CommandWork, Work
 from slaq.core.errors import CommandError, GridError
 from slaq.jobs.executable import check_script, find_executable
 from slaq.jobs.grid import filled, not_given, not_used, placeholders
+from slaq.jobs.options import waits
 
 
 def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
@@ -25,8 +26,7 @@ def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping
     if any(grid) and not _check_parameters(section, words, grid):
         return []
     commands = [filled(words, parameters) if any(grid) else tuple(words) for parameters in grid]
-    if not options.get("after") and not options.get("arrival"):
-        # What does not exist yet may be made by the jobs that it waits for.
+    if not waits(options):
         _check_scripts(section, commands, cwd)
     return [CommandWork(argv=words) for words in commands]
 

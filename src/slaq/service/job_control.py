@@ -9,7 +9,7 @@ from slaq.core.job import JobState
 from slaq.jobs.options import CHANGES, JobChanges, ServiceOptions, conflict_in
 from slaq.service.access import Access
 from slaq.service.kinds import Remote
-from slaq.service.live_job import LiveJob, how_ended
+from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
 from slaq.service.records import Identity
@@ -99,7 +99,7 @@ class JobControl:
         job = self._access.own(who, job_id)
         if job.state.ended:
             raise ConflictError(
-                f"job {job_id!r} has {how_ended(job.state)}", "submit it again to run it once more"
+                f"job {job_id!r} has {job.state.perfect}", "submit it again to run it once more"
             )
         return job
 

@@ -145,6 +145,7 @@ class LiveJob:
             stop_at=asked["stop_at"],
             deadline=row.spec.deadline,
             after=row.spec.after,
+            after_any=row.spec.after_any,
             arrival=row.spec.arrival,
             submitted_at=row.submitted_at,
             started_at=row.started_at,
@@ -165,8 +166,3 @@ class LiveJob:
             directory=self.directory,
             prospect=UNKNOWN if row.state.ended else self.prospect,
         )
-
-
-def how_ended(state: JobState) -> str:
-    """Return the verb for a final state, as in "it has completed"."""
-    return "been cancelled" if state is JobState.CANCELLED else str(state)

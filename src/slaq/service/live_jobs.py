@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -53,6 +53,8 @@ class LiveJobs:
     clock: Clock
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    #: Called with each job whose end is stored.
+    ended: Callable[[LiveJob], None] = lambda job: None
     #: Ends that are not in the store yet: until they are, their jobs are shown as they were.
     _ends: dict[str, JobEnded] = field(default_factory=dict)
 
@@ -193,6 +195,7 @@ class LiveJobs:
         job.row = replace(job.row, state=end.state, reason=end.reason, ended_at=end.at)
         del self.jobs[job_id]
         self.publish("job.ended", job)
+        self.ended(job)
 
     def _measure(self, job: LiveJob, state: JobState) -> None:
         """Measure how far a job came by its whole curve.

@@ -71,6 +71,8 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
         yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
     if view["after"]:
         yield "after", ", ".join(view["after"])
+    if view["after_any"]:
+        yield "after the end of", ", ".join(view["after_any"])
     if view["started_at"] is not None:
         yield (
             "started",

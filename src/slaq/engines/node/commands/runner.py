@@ -29,6 +29,7 @@ from slaq.engines.node.commands.supervisor_client import GRACE, SupervisorClient
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.runner import Runner
 from slaq.engines.node.share_file import ShareFile
+from slaq.jobs import variables
 
 #: Seconds between two looks at time budgets.
 TICK = 0.1
@@ -51,7 +52,7 @@ class CommandJob:
 
     command: CommandSpec
     goal: Goal = field(default_factory=Goal)
-    max_restarts: int = 0
+    retry: int = 0
     #: Where it goes on from what was reported before: the number of the last loss, the first loss ever.
     last_iteration: int = -1
     first_loss: float | None = None
@@ -263,12 +264,8 @@ class CommandRunner(Runner[CommandJob]):
         run = self._runs[job_id]
         try:
             run.threads, run.heard, run.timed_iterations, run.timed_seconds = 0, False, 0, 0.0
-            command = replace(
-                run.job.command,
-                first_iteration=run.iteration + 1,
-                useful_threads=self._experience.useful(script_of(run.job.command)),
-            )
-            self._commands.start(job_id, command)
+            useful = self._experience.useful(script_of(run.job.command))
+            self._commands.start(job_id, replace(_next_start(run), useful_threads=useful))
             self._commands.set_share(job_id, run.cores)
         except Exception as error:  # whatever it is, it is this job's end and no other's
             self._conclude(job_id, JobState.FAILED, str(error))
@@ -391,7 +388,7 @@ class CommandRunner(Runner[CommandJob]):
             self._lose(record.job_id, run, record.fault or "what runs commands had to end")
         elif not record.reason:
             self._conclude(record.job_id, JobState.COMPLETED, run.unread)
-        elif run.restarts < run.job.max_restarts and not record.fault:
+        elif run.restarts < run.job.retry and not record.fault:
             run.restarts += 1
             run.unread = ""
             _log.warning(
@@ -403,3 +400,13 @@ class CommandRunner(Runner[CommandJob]):
             again = f" after {run.restarts} restarts" if run.restarts else ""
             reason = f"{record.reason}{again}; the end of its log: {record.tail or '(nothing was printed)'}"
             self._conclude(record.job_id, JobState.FAILED, reason)
+
+
+def _next_start(run: _CommandRun) -> CommandSpec:
+    """Return the command as its next start needs it: a start after a failure is told that it is one."""
+    command, following = run.job.command, run.iteration + 1
+    env = dict(command.env)
+    if run.restarts and variables.ATTEMPT in env:
+        env[variables.ATTEMPT] = str(int(env[variables.ATTEMPT]) + run.restarts)
+        env[variables.ITERATION] = str(following)
+    return replace(command, env=env, first_iteration=following)

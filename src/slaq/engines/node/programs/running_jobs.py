@@ -284,7 +284,7 @@ class RunningJobs:
             self._leave(run)
         elif not existed:
             self._put_off(run, os.strerror(status))
-        elif driver.restarts < run.job.max_restarts:
+        elif driver.restarts < run.job.retry:
             driver.restarts += 1
             _log.warning(
                 "driver restarted",
