@@ -1,5 +1,6 @@
 """The CPU time of a job is known whether or not it reports losses, adds up over attempts, and never decreases."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from slaq.cluster import Cluster
 from slaq.core.events import CpuUsed, Event, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.roster import Roster
+from slaq.jobs.context import Context
 from slaq.service.service import Service
 from slaq.stores.memory import MemoryStore
 from slaq.stores.sqlite import SqliteStore
@@ -103,6 +105,30 @@ def test_what_comes_after_the_last_loss_counts(open_service: Callable[..., Servi
     until(lambda: in_state(service, ME, job, JobState.COMPLETED))
     losses = sum(one["cpu_seconds"] for one in service.observations(ME, job))
     assert max(losses, 1.0) <= service.job(ME, job).cpu_seconds <= 4.0
+
+
+def test_a_program_without_losses_has_cpu_seconds(tmp_path: Path) -> None:
+    """On an embedded cluster they are known while it runs, of its tasks too, and at its end."""
+
+    def works(ctx: Context) -> int:
+        def task(_: object) -> int:
+            began = time.process_time()
+            while time.process_time() < began + 0.5:
+                pass
+            return 1
+
+        done = sum(map(int, ctx.map(task)))
+        while not (tmp_path / "go").exists():
+            done += sum(map(int, ctx.map(task)))
+        return done
+
+    with Cluster(1, epoch_seconds=0.1) as cluster:
+        job = cluster.submit(works)
+        until(lambda: job.cpu_seconds > 0.4)
+        (tmp_path / "go").touch()
+        least = 0.45 * job.result()
+    assert job.losses == []
+    assert job.cpu_seconds >= least
 
 
 def test_attempts_add_up_on_a_cluster(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from slaq.core.demand import Demand
 from slaq.core.events import (
     CapacityChanged,
+    CpuUsed,
     CurveBegan,
     DemandChanged,
     EndForeseen,
@@ -128,6 +129,10 @@ class Journal:
     def ending(self, job_id: str, reason: str, grace: float) -> None:
         """Note that a job was told to end, and the seconds it has to do so."""
         self._add(JobEnding(job_id=job_id, at=0.0, reason=reason, grace=grace))
+
+    def used(self, job_id: str, cpu_seconds: float) -> None:
+        """Note the CPU seconds that a job has used in all, whether or not it reports losses."""
+        self._add(CpuUsed(job_id=job_id, at=0.0, cpu_seconds=cpu_seconds))
 
     def lost(self, job_id: str, reason: str) -> None:
         """Note that a job stopped running through no fault of its own."""

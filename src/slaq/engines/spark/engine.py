@@ -246,6 +246,7 @@ class SparkEngine(Engine):
         with contextlib.suppress(Exception):
             self._cache.leave(run.job_id, run.job.data, run.job.partitions)
             self._application.remove_pool(run.pool.handle)
+        self._journal.used(run.job_id, run.cpu_by(time.monotonic()))
         self._journal.ended(run.job_id, ending)
 
     def _share_here(self) -> Share | None:

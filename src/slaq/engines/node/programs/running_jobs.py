@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import pickle
 import time
@@ -116,6 +117,7 @@ class RunningJobs:
             self._launch(run)
         if driver.turn is Turn.RUNS:
             run.pay(driver.look(now))
+        self._tell_usage(run, now)
         if driver.began_at is not None and (over := run.job.goal.overdue(now - driver.began_at)):
             self._end(run, JobState.COMPLETED, over)
         if now > run.deadline:
@@ -153,6 +155,12 @@ class RunningJobs:
         run.driver.attach(child)
         run.map.drop()
         run.map.number = 0
+
+    def _tell_usage(self, run: ProgramRun, now: float) -> None:
+        """Tell the CPU time of a job, which may report no loss."""
+        used = run.untold(now)
+        if used is not None:
+            self._journal.used(run.job_id, used)
 
     def _put_off(self, run: ProgramRun, reason: str) -> None:
         _log.warning("driver not started", extra={"job": run.job_id, "reason": reason})
@@ -203,6 +211,7 @@ class RunningJobs:
             self._segments.leave(run.segment)
             if run.driver.child is not None:
                 self._forks.kill(run.driver.child)
+            self._tell_usage(run, math.inf)
         finally:
             self._journal.ended(run.job_id, ending)
 
