@@ -234,7 +234,10 @@ class Job:
         return JobFailedError(self.id, text) if error is None else error
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that has come.
+
+        A job that has completed will not improve any further: for it the answer is True.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: self.done() or (reduction is not None and reached(reduction, self._reduction)),

@@ -118,7 +118,7 @@ def test_what_a_service_tells_of_a_job_that_diverged(client: Client) -> None:
     assert "diverged" in told("ls", "--state", "diverged")
     assert "diverged" in told("show", "astray")
     assert "has diverged" in told("why", "astray")
-    assert "job 'astray' is diverged: its last loss is nan" in told("wait", "astray", status=4)
+    assert "job 'astray' has diverged: its last loss is nan" in told("wait", "astray", status=4)
     assert "astray" not in told("ls", "--state", "completed", "--json")
     assert json.loads(told("ls", "--state", "diverged", "--json"))[0]["id"] == "astray"
     assert 'slaq_jobs_ended_total{state="diverged"}' in client.metrics()

@@ -216,7 +216,10 @@ class ServiceJob:
         return kind(self.id, self._view.reason)
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that has come.
+
+        A job that has completed will not improve any further: for it the answer is True.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:

@@ -107,7 +107,7 @@ def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if view["loss_trouble"]:
         yield "trouble", view["loss_trouble"]
     if view["iteration"] >= 0:
-        last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
+        last = "not a number any more" if view["diverged"] else number(view["loss"])
         others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"
         higher = "; higher is better" if view["maximize"] else ""
         yield "loss", f"{last}; {others}{higher}"
