@@ -16,7 +16,7 @@ LONGEST = 300
 
 def summary(view: Shown, curve: JobCurve) -> dict[str, Any]:
     """Return the documented fields of one job."""
-    reached = time_to(curve.times, curve.losses, GOOD_ENOUGH, curve.final_best) - curve.spec.arrival
+    reached = time_to(curve.times, curve.falling, GOOD_ENOUGH, curve.end) - curve.spec.arrival
     ended = view["ended_at"]
     return {
         "id": view["id"],
@@ -72,8 +72,8 @@ def _parts(view: Shown) -> Iterator[str]:
 
 def options(view: Shown) -> Iterator[tuple[str, str]]:
     """Yield the options that a job was given, by name, as far as they differ from what is usual."""
-    usual = {"weight": 1.0, "min_cores": 0.0, "sizes": "any", "trains": True}
-    for name in ("weight", "min_cores", "max_cores", "sizes", "memory", "target_loss", "stop_at", "trains"):
+    usual = {"weight": 1.0, "min_cores": 0.0, "sizes": "any", "trains": True, "maximize": False}
+    for name in (*usual, "max_cores", "memory", "target_loss", "stop_at"):
         if view[name] != usual.get(name):
             yield name, _text(view[name])
     if view["deadline"] is not None:
