@@ -128,7 +128,7 @@ class CommandRunner(Runner[CommandJob]):
         directory: Path | None = None,
         grace: float = GRACE,
     ) -> None:
-        """Take the way to let trees run and rest, the secret of marks, where to keep what is learned, and the grace."""
+        """Take the way to let trees run and rest, the secret of marks, where to keep what is learned; the grace."""
         self._journal = journal
         #: Called in the thread of commands with the cores that commands occupy, whenever these change.
         self.seats_taken: Callable[[int], object] = lambda seats: None
