@@ -67,12 +67,7 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["parameters"]:
         yield "parameters", parameters(view["parameters"])
     yield "submitted", _moment(view["submitted_at"], now)
-    if view["arrival"] > now:
-        yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
-    if view["after"]:
-        yield "after", ", ".join(view["after"])
-    if view["after_any"]:
-        yield "after the end of", ", ".join(view["after_any"])
+    yield from _awaited(view, now)
     if view["started_at"] is not None:
         yield (
             "started",
@@ -113,6 +108,16 @@ def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
         yield "done", f"{done(view['reduction'], view['iteration'])} of its whole reduction"
+
+
+def _awaited(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    """Yield what has to come before the job starts."""
+    if view["arrival"] > now:
+        yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
+    if view["after"]:
+        yield "after", ", ".join(view["after"])
+    if view["after_any"]:
+        yield "after the end of", ", ".join(view["after_any"])
 
 
 def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
