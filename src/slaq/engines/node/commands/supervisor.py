@@ -156,7 +156,7 @@ class Supervisor:
         self.stop(job_id)
         command = self._commands.get(job_id)
         if command is not None:
-            command.kill_at = time.monotonic()
+            command.kill_at = min(command.kill_at or math.inf, time.monotonic())
             self._due = 0.0
 
     def stop_all(self, grace: float) -> None:
