@@ -259,7 +259,7 @@ def test_wait_tells_how_it_ended(here: Path, endless: str) -> None:
 
 
 def test_a_table_has_the_columns_and_the_order_that_are_asked_for(here: Path, served: Served) -> None:
-    """`ls` sorts by any column, the best first, and shows the chosen ones; JSON stays as it is."""
+    """`ls` sorts by any column, the best first, and shows the chosen ones; JSON has all of each job."""
     with connect(served.unix) as client:
         for name, losses in (("sorted-b", (3.0, 0.25)), ("sorted-a", (2.0, 0.5)), ("sorted-c", (9.0, 0.125))):
             options: ServiceOptions = {"name": name, "tags": ["sorted"]}
@@ -276,7 +276,8 @@ def test_a_table_has_the_columns_and_the_order_that_are_asked_for(here: Path, se
     ]
     ids = slaq(*words, "--sort", "best", "--reverse", "--quiet").stdout.split()
     assert ids == ["sorted-a", "sorted-b", "sorted-c"]
-    assert [job["id"] for job in told(*words, "--sort", "best")] == ["sorted-b", "sorted-a", "sorted-c"]
+    assert [job["id"] for job in told(*words, "--sort", "best")] == ["sorted-c", "sorted-b", "sorted-a"]
+    assert [job["id"] for job in told(*words)] == ["sorted-b", "sorted-a", "sorted-c"]
     assert "there is no column 'colour'; known: job, " in slaq("ls", "--columns", "colour", status=2).stderr
     assert "takes one column" in slaq("ls", "--sort", "job,best", status=2).stderr
     assert tuple(COLUMNS) == NAMES

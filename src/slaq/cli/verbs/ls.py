@@ -21,21 +21,9 @@ if TYPE_CHECKING:
 STATES = tuple(map(str, JobState))
 #: The columns of a table, which `job_columns` defines.
 NAMES = (
-    *(
-        "job",
-        "user",
-        "state",
-        "weight",
-        "cores",
-        "iteration",
-        "loss",
-        "best",
-        "done",
-        "90% in",
-        "chance",
-        "CPU",
-    ),
-    *("age", "reason", "command", "tags", "starts", "submitted", "started", "ended"),
+    *("job", "user", "group", "state", "weight", "cores", "iteration", "loss", "best", "done"),
+    *("90% in", "chance", "CPU", "age", "parameters", "reason", "command", "tags", "starts", "submitted"),
+    *("started", "ended"),
 )
 #: Seconds for which a job that has ended is still listed.
 RECENT = 86400.0
@@ -92,7 +80,6 @@ def command(
     user: str | None,
     tag: str | None,
     group: str | None,
-    sort: str | None,
     quiet: bool,
     as_json: bool,
     **table: Any,
@@ -121,14 +108,11 @@ def command(
     )
     whole = everything or group is not None or ended_within is not None or as_json or quiet
     jobs, more = (wanted.every(client), 0) if whole else wanted.latest(client)
-    if sort is not None:
-        from slaq.cli.display.job_columns import COLUMNS
-
-        jobs = sorted(jobs, key=COLUMNS[sort].key)
+    jobs = layout.ordered(jobs)
     if as_json:
         print_json(jobs)
     elif quiet:
-        for job in layout.ordered(jobs):
+        for job in jobs:
             say(job["id"])
     else:
         _print_table(jobs, layout, now)
