@@ -98,7 +98,7 @@ class Runner:
         user = {"user": self.users[number // len(WAYS) % len(self.users)]} if self.users else {}
         options: dict[str, Any] = {"name": way, "env": dict(self.env), **user}
         if way == "program":
-            options |= {"python": self.python, "max_cores": 1.0, "max_restarts": 10**6}
+            options |= {"python": self.python, "max_cores": 1.0, "retry": 10**6}
             options |= {"cwd": str(home / "work")}
             return Submission(program={"program": "work.py:train"}, options=options)  # type: ignore[typeddict-item]
         return Submission(

@@ -274,6 +274,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
     from slaq.kinds import machine
     from slaq.kinds.command import CommandKind
     from slaq.kinds.external import ExternalKind
+    from slaq.kinds.notifying import ShellNotifier
     from slaq.kinds.processes import ProcessJobs, mark_processes
     from slaq.kinds.program import ProgramKind
     from slaq.kinds.removal import RemovedFolders
@@ -282,18 +283,17 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
 
     # Never before what is stored: a clock that was set back must not make time run backwards.
     clock = WallClock(max(time.time(), store.last_time()))
+    secret = mark_processes(store)
     site = Site(
         cores=settings.cores or cores_here(),
         epoch_seconds=settings.epoch_seconds,
         directory=settings.jobs,
         throttle=settings.throttle,
-        token=mark_processes(store),
+        token=secret,
     )
     journal = Journal(clock, _WakeAtEnds(clock))
-    commands, external = (
-        CommandRunner(journal, site.throttle, site.token, site.directory),
-        ExternalRunner(journal),
-    )
+    commands = CommandRunner(journal, site.throttle, site.token, site.directory, settings.grace)
+    external = ExternalRunner(journal)
     engine = LocalEngine(LocalNode(site, journal, {CommandJob: commands, ExternalJob: external}))
     processes = ProcessJobs(
         folder=settings.jobs,
@@ -313,6 +313,7 @@ def _service_parts(settings: "ServiceSettings", store: "SqliteStore") -> "Parts"
         policies=LivePolicies(),
         roster=Roster(make_forecaster("slaq")),
         units_per_core=_units_per_core(settings),
+        notifier=ShellNotifier(secret),
         admission=machine.rules(),
         enforcement=lambda: commands.way,
         threads=(commands,),

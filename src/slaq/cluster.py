@@ -25,9 +25,10 @@ from slaq.engines.processes import cores_here
 from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
-from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions
+from slaq.jobs.executable import check_script
+from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions, waits
 from slaq.ports import LiveEngine
-from slaq.running import RunningCluster, name_of
+from slaq.running import RunningCluster, check_program, name_of
 
 #: Starts an engine at a site; what happens to its jobs goes into the journal.
 EngineMaker = Callable[[Site, Journal], LiveEngine]
@@ -101,6 +102,7 @@ class Cluster(RunningCluster):
         `data` is a Dataset, features, or (features, targets); jobs given the same arrays share one copy of them.
         docs/options.md describes the options.
         """
+        check_program(program)
         asked = PROGRAM.complete(options)
         dataset = Dataset.of(data)
         pieces = dataset.count(
@@ -112,7 +114,7 @@ class Cluster(RunningCluster):
             data=dataset,
             partitions=pieces,
             goal=Goal.asked(asked),
-            max_restarts=asked["max_restarts"],
+            retry=asked["retry"],
             task_timeout=asked["task_timeout"],
             memory=asked["memory"],
             checkpoint=None if checkpoint is None else bytes(checkpoints.read_own(Path(checkpoint))),
@@ -134,6 +136,8 @@ class Cluster(RunningCluster):
         """
         asked = COMMAND.complete(options)
         words = tuple(os.fspath(word) for word in argv)
+        if not waits(asked):
+            check_script(words, Path.cwd() / (asked["cwd"] or ""))
 
         def prepare(spec: JobSpec) -> None:
             directory = self.directory_of(spec.id)
@@ -152,8 +156,9 @@ class Cluster(RunningCluster):
                 search=asked["trains"],
                 loss_series=asked["loss"],
                 trains=asked["trains"],
+                grace=asked["grace"],
             )
-            job = CommandJob(command=command, goal=Goal.asked(asked), max_restarts=asked["max_restarts"])
+            job = CommandJob(command=command, goal=Goal.asked(asked), retry=asked["retry"])
             self._live.engine.prepare(spec.id, job)
 
         return self._submit(asked, _command_name(words), prepare, self.cores)

@@ -1,7 +1,6 @@
 """The handle of a submitted job, similar to a Future, the same on every engine."""
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -12,10 +11,11 @@ from typing_extensions import override
 
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
-from slaq.core.errors import JobFailedError
+from slaq.core.errors import JobDivergedError, JobFailedError
 from slaq.core.forecast import Forecast, forecast
 from slaq.core.job import JobState, Observation
-from slaq.core.stopping import StopAt, reduction_made
+from slaq.core.progress import LossRange, is_number, reached
+from slaq.core.stopping import Aim, StopAt, reduction_made
 from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
 from slaq.engines.packing import Packed, unpack, unpack_error
@@ -46,7 +46,7 @@ class Job:
         #: The name by which the cluster knows the job.
         self.id = job_id
         self._cluster = cluster
-        stop_at, self._target = asked["stop_at"], asked["target_loss"]
+        self._stop_at, self._target = asked["stop_at"], asked["target_loss"]
         self._limit = asked["max_iterations"]
         self._maximize = asked["maximize"]
         self._changed = threading.Condition()
@@ -65,10 +65,10 @@ class Job:
         self._cores = 0.0
         self._reduction = 0.0
         # With a target loss the engine checks this itself.
-        self._enough = StopAt(stop_at) if stop_at is not None and self._target is None else None
+        self._enough = StopAt(self._stop_at) if self._stop_at is not None and self._target is None else None
         self._demand: Demand | None = None
         self._foreseen: int | None = None
-        self._cancelling = False
+        self._cancelling = self._killing = False
         self._callbacks: list[Callable[[Job], object]] = []
         self._final: float | None = None
 
@@ -107,6 +107,14 @@ class Job:
         return [observation.loss for observation in self._observations]
 
     @property
+    def best_loss(self) -> float | None:
+        """The best loss of the model that the job trains now; None before its first loss that is a number."""
+        seen = LossRange(maximize=self._maximize)
+        for loss in self.losses[self._curve :]:
+            seen.add(loss)
+        return seen.best
+
+    @property
     def metrics(self) -> list[Mapping[str, float]]:
         """The metrics that the job has reported beside each loss."""
         return list(self._metrics)
@@ -114,7 +122,7 @@ class Job:
     @property
     def diverged(self) -> bool:
         """Whether the last loss was not a finite number; the job then holds only its guarantee."""
-        return bool(self._observations) and not math.isfinite(self._observations[-1].loss)
+        return bool(self._observations) and not is_number(self._observations[-1].loss)
 
     @property
     def cpu_seconds(self) -> float:
@@ -139,13 +147,19 @@ class Job:
 
     @property
     def reduction(self) -> float:
-        """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
+        """The share done of the way from the first loss to the end: the target loss, or where the curve is forecast
+        to end. The end of a job that completed without a target and without `stop_at` is its best loss.
+        """
         if not self.done():
             return self._reduction
         if self._final is None:
-            self._final = reduction_made(
-                self.losses[self._curve :], self._target, self._bends(), maximize=self._maximize
+            aim = Aim(
+                target=self._target,
+                stop_at=self._stop_at,
+                maximize=self._maximize,
+                announced=self._bends(),
             )
+            self._final = reduction_made(self.losses[self._curve :], aim, self._state)
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:
@@ -166,7 +180,7 @@ class Job:
             return ""
 
     def done(self) -> bool:
-        """Return whether the job has ended: completed, failed or cancelled."""
+        """Return whether the job has ended: completed, diverged, failed or cancelled."""
         return self._ending is not None
 
     def running(self) -> bool:
@@ -177,11 +191,14 @@ class Job:
         """Return whether the job was cancelled."""
         return self._state is JobState.CANCELLED
 
-    def cancel(self) -> bool:
-        """Cancel the job; return False if it has ended already."""
+    def cancel(self, *, now: bool = False) -> bool:
+        """Cancel the job; return False if it has ended already.
+
+        It is told to end, and killed once its grace is over; with `now` it is killed at once.
+        """
         if self.done():
             return False
-        self._cancelling = True
+        self._cancelling, self._killing = True, self._killing or now
         self._cluster.wake()
         return True
 
@@ -190,7 +207,8 @@ class Job:
 
         If the job was ended by `stop_at`, `max_iterations` or `time_budget`, this is what the program returned
         after it caught `Cancelled`, or else the state that it last gave to `checkpoint`, or None. Raises what the
-        program raised, `JobFailedError` if the program was lost, `CancelledError` if the job was cancelled.
+        program raised, `JobFailedError` if the program was lost, `JobDivergedError` if its last loss was no number,
+        `CancelledError` if the job was cancelled.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -206,6 +224,8 @@ class Job:
             raise CancelledError
         if ending.state is JobState.COMPLETED:
             return None
+        if ending.state is JobState.DIVERGED:
+            return JobDivergedError(self.id, ending.reason)
         if isinstance(ending.error, BaseException):
             return ending.error
         if ending.error is None:
@@ -214,12 +234,19 @@ class Job:
         return JobFailedError(self.id, text) if error is None else error
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that has come.
+
+        A job that has completed will not improve any further: for it the answer is True.
+        """
         with self._changed:
             self._changed.wait_for(
-                lambda: self.done() or (reduction is not None and self._reduction >= reduction), timeout
+                lambda: self.done() or (reduction is not None and reached(reduction, self._reduction)),
+                timeout,
             )
-        return self.done() if reduction is None else self.reduction >= reduction
+        if self._state is JobState.COMPLETED or reduction is None:
+            # A completed job will not improve any further.
+            return self.done()
+        return bool(reached(reduction, self.reduction))
 
     def add_done_callback(self, callback: Callable[["Job"], object]) -> None:
         """Call callback(job) in a thread of its own once the job has ended; at once if it has ended already."""

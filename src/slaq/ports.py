@@ -69,6 +69,10 @@ class LiveEngine(Engine, Protocol):
         """End a job early as completed."""
         ...
 
+    def kill(self, job_id: str) -> None:
+        """End a job at once that was told to end, whatever time it has left; any other is left alone."""
+        ...
+
     def close(self) -> None:
         """End every job and all processes; events up to then can still be polled."""
         ...

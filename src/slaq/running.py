@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from slaq.bootstrap import Live
 from slaq.core.decision import Decision
-from slaq.core.errors import ClusterClosedError, DuplicateJobError, UnknownJobError
+from slaq.core.errors import ClusterClosedError, DuplicateJobError, JobOptionError, UnknownJobError
 from slaq.core.events import (
     CpuUsed,
     CurveBegan,
@@ -36,6 +36,7 @@ from slaq.core.events import (
 from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
+from slaq.jobs.option_types import shown
 from slaq.jobs.options import JobOptions
 from slaq.jobs.specs import spec_of
 from slaq.ports import History, LiveEngine
@@ -68,6 +69,7 @@ class RunningCluster(Listener, ABC):
     def _run(self, live: Live[LiveEngine]) -> None:
         """Start the scheduler's thread."""
         self._scheduling = live
+        live.scheduler.admission.ended = lambda job_id: self._jobs[job_id].state
         atexit.register(_close_at_exit, weakref.ref(live.engine), os.getpid())
         self._thread = threading.Thread(target=self._schedule, name="slaq-scheduler", daemon=True)
         self._thread.start()
@@ -182,14 +184,18 @@ class RunningCluster(Listener, ABC):
         engine = self._scheduling.engine
         for job_id, reason in self._scheduling.scheduler.held().items():
             self._jobs[job_id]._wait(reason)
-        rows = () if decision is None else zip(decision.ids, decision.cores, decision.loss, strict=True)
-        for job_id, cores, loss in rows:
-            if self._jobs[job_id]._decide(float(cores), 1.0 - float(loss)):
-                engine.finish(job_id, f"it has done {1 - loss:.1%} of its forecast reduction")
+        for job_id, reason in self._scheduling.scheduler.review.refused.items():
+            self._jobs[job_id]._end(Ending(state=JobState.CANCELLED, reason=reason))
+        rows = () if decision is None else zip(decision.ids, decision.cores, decision.made, strict=True)
+        for job_id, cores, made in rows:
+            if self._jobs[job_id]._decide(float(cores), float(made)):
+                engine.finish(job_id, f"it has done {made:.1%} of its forecast reduction")
         cancelling = [job for job in self.jobs() if job._cancelling and not job.done()]
         self._end_queued(JobState.CANCELLED, "", cancelling)
         for job in cancelling:
             engine.stop(job.id)
+            if job._killing:
+                engine.kill(job.id)
 
     def _end_queued(self, state: JobState, reason: str, jobs: list[Job]) -> None:
         """End those of the jobs that have not been started."""
@@ -226,7 +232,7 @@ class RunningCluster(Listener, ABC):
         with self._lock:
             if self._closing:
                 raise ClusterClosedError
-            for awaited in asked["after"]:
+            for awaited in (*asked["after"], *asked["after_any"]):
                 if awaited not in self._jobs:
                     raise UnknownJobError(awaited)
             numbered = (f"{usual_name}-{number}" for number in count(1))
@@ -235,6 +241,14 @@ class RunningCluster(Listener, ABC):
                 raise DuplicateJobError(job_id)
             job = self._jobs[job_id] = Job(self, job_id, asked)
         return job
+
+
+def check_program(program: object) -> None:
+    """Raise JobOptionError for what is no training program."""
+    if not callable(program):
+        raise JobOptionError(
+            "program", shown(program), "a function or an algorithm that takes a context, as in train(ctx)"
+        )
 
 
 def name_of(program: Callable[..., Any]) -> str:

@@ -12,6 +12,7 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.events import Event, JobEnded, JobLost
+from slaq.core.job import JobState
 from slaq.core.roster import Roster
 from slaq.core.sizes import fit_sizes
 from slaq.ports import Clock, Engine, Store
@@ -75,12 +76,21 @@ class Scheduler:
         now = self.clock.now()
         self.epoch, self.began = self.epoch + 1, now
         # 1. Admit: jobs that were lost go on, and of the queued jobs those that nothing holds back are started.
+        # What waits for a job that has not ended well is ended.
         self._restart_lost()
         self.review = self.admission.review(self.store.queued, now)
         for spec in self.review.start:
             self.roster.admit(spec, now)
             self.store.started(spec.id, now)
             self.engine.start(spec)
+
+        if self.review.refused:
+            self.store.append(
+                [
+                    JobEnded(job_id=job_id, at=now, state=JobState.CANCELLED, reason=reason)
+                    for job_id, reason in self.review.refused.items()
+                ]
+            )
 
         # 2. Drain: what has happened goes into the store first, then into the histories.
         events = self.engine.poll()

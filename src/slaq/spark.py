@@ -26,7 +26,7 @@ from slaq.handle import Job
 from slaq.jobs.context import Context, Program
 from slaq.jobs.data import Dataset
 from slaq.jobs.options import CLUSTER, FIT, SPARK_PROGRAM, FitOptions, SparkProgramOptions
-from slaq.running import RunningCluster, name_of
+from slaq.running import RunningCluster, check_program, name_of
 
 __all__ = ["SparkCluster", "session"]
 
@@ -106,6 +106,7 @@ class SparkCluster(RunningCluster):
         `work(spark, ctx)` can also report losses of its own with `ctx.report`. docs/options.md describes the
         options.
         """
+        check_program(work)
         return self._run_on_spark(FIT.complete(options), name_of(work), _with_both(work), Dataset(), None)
 
     @SPARK_PROGRAM.takes
@@ -113,6 +114,7 @@ class SparkCluster(RunningCluster):
         self, program: Program, data: Any = None, **options: Unpack[SparkProgramOptions]
     ) -> Job:
         """Start a training program, as `slaq.Cluster.submit` does, its tasks on Spark over cached partitions."""
+        check_program(program)
         asked = SPARK_PROGRAM.complete(options)
         dataset = Dataset.of(data)
         pieces = dataset.count(

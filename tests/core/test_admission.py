@@ -11,7 +11,7 @@ from slaq.core.admission import (
     MostJobsOfOwner,
 )
 from slaq.core.demand import Demand
-from slaq.core.job import JobSpec
+from slaq.core.job import JobSpec, JobState
 
 specs = st.lists(
     st.tuples(st.floats(0.0, 100.0), st.sampled_from("abc"), st.integers(0, 8)), max_size=12
@@ -80,6 +80,27 @@ def test_a_job_waits_for_those_it_comes_after() -> None:
     assert admission.review(lambda: [then], 1.0).held
     admission.running.end("first")
     assert [spec.id for spec in admission.review(lambda: [then], 2.0).start] == ["then"]
+
+
+def test_a_job_never_starts_after_one_that_did_not_end_well() -> None:
+    """Whatever it waits for besides, it is refused once one of them failed, diverged or was cancelled."""
+    states = {"well": JobState.COMPLETED, "ill": JobState.FAILED, "gone": None}
+    admission = Admission(ended=states.get)
+    specs = [
+        JobSpec(id="1", after=("well", "gone")),
+        JobSpec(id="2", after=("well", "ill")),
+        JobSpec(id="3", after_any=("well", "ill")),
+        JobSpec(id="4", after=("ill", "1")),
+    ]
+    review = admission.review(lambda: specs, 0.0)
+    assert [spec.id for spec in review.start] == ["1", "3"]
+    told = "was to start after job 'ill' completed, which has failed"
+    assert review.refused == {"2": told, "4": told}
+    assert admission.reasons(review, specs[3:], 1.0) == {"4": review.refused["4"]}
+    for state, word in ((JobState.DIVERGED, "diverged"), (JobState.CANCELLED, "been cancelled")):
+        states["ill"] = state
+        refused = admission.review(lambda: specs[1:2], 1.0).refused
+        assert refused == {"2": f"was to start after job 'ill' completed, which has {word}"}
 
 
 def test_a_job_that_is_not_due_says_when_and_one_that_is_new_waits_for_the_next_review() -> None:

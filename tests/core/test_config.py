@@ -81,7 +81,7 @@ MISTAKES = {
     "memory": (SOUND + "memory = '4 pages'", 6, "memory is '4 pages'", "'4GB'"),
     "after nobody": (SOUND + "after = ['x']", 6, "no job above this one has the name 'x'", "above"),
     "after itself": (SOUND + "name = 'x'\nafter = ['x']", 7, "no job above this one has the name 'x'", "above"),
-    "restarts": (SOUND + "max_restarts = 1.5", 6, "max_restarts is 1.5", "a whole number"),
+    "restarts": (SOUND + "retry = 1.5", 6, "retry is 1.5", "a whole number"),
     "name": (SOUND + "name = ''", 6, "name is ''", "letters"),
     "name of another kind": (SOUND + 'name = "a\\nb"', 6, "name is", "letters"),
     "same name": (SOUND + "name = 'a'\n[[job]]\nname = 'a'\ncommand = 'true'", 8, "job 'a' already", "own"),
@@ -202,7 +202,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
         stop_at = 1
         max_iterations = 7
         time_budget = 60
-        max_restarts = 0
+        retry = 0
         partitions = 3
         task_timeout = "2s"
         [[job]]
@@ -243,7 +243,7 @@ def test_what_is_said_is_read(folder: Path) -> None:
         "stop_at": 1,
         "max_iterations": 7,
         "time_budget": 60,
-        "max_restarts": 0,
+        "retry": 0,
         "partitions": 3,
         "task_timeout": 2,
     }

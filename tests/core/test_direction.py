@@ -21,7 +21,7 @@ from slaq.core.outcome import JobCurve, Outcome
 from slaq.core.policies import TotalQuality
 from slaq.core.prospects import foresee
 from slaq.core.roster import Roster
-from slaq.core.stopping import reduction_made
+from slaq.core.stopping import Aim, reduction_made
 from slaq.engines.goals import Goal
 from slaq.ports import History
 from slaq.reports.story import tell
@@ -116,8 +116,9 @@ def test_forecasts_turn_with_their_losses(history: list[float], method: str) -> 
 @given(losses, st.none() | st.floats(-1e6, 1e6))
 def test_reductions_turn_too(history: list[float], target: float | None) -> None:
     """How far a job has come does not depend on the sign of its numbers."""
-    other = reduction_made([-loss for loss in history], None if target is None else -target, maximize=True)
-    assert reduction_made(history, target) == other
+    rising = Aim(target=None if target is None else -target, maximize=True)
+    other = reduction_made([-loss for loss in history], rising)
+    assert reduction_made(history, Aim(target=target)) == other
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0.01, 1.0))

@@ -27,6 +27,7 @@ VALUES = {
     "policy": ("fair", "total-quality"),
     "epoch_seconds": ("0.5", "2.0"),
     "throttle": ("cgroup2", "stop-continue"),
+    "grace": ("0.0", "60.0"),
     "listen": ("/tmp/a.sock", "/tmp/b.sock"),
     "group": ("root", "daemon"),
     "tcp": ("127.0.0.1:1", "[::1]:2"),

@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from slaq.cli.display.job_columns import COLUMNS
 from slaq.cli.main import VERBS, main
+from slaq.cli.verbs.ls import NAMES
 from slaq.client import Client, connect
+from slaq.jobs.options import ServiceOptions
 from slaq.service.records import Submission
+from tests.integration.opening import reports
 from tests.integration.serving import PATIENCE, Served, serving, until
 
 #: Prints losses that fall, for ever.
@@ -109,7 +113,7 @@ def endless(here: Path) -> Iterator[str]:
 
 def test_every_verb_is_tried(here: Path) -> None:
     """No verb of the service is missing below."""
-    local = {"demo", "run", "simulate", "forecast", "workload", "bench", "completion"}
+    local = {"demo", "run", "simulate", "forecast", "workload", "bench", "completion", "detect"}
     assert set(VERBS) - local == set(ASKING) | OTHERS
 
 
@@ -242,7 +246,7 @@ def test_wait_tells_how_it_ended(here: Path, endless: str) -> None:
     bad = submit("--", "sh", "-c", "exit 3")
     slaq("wait", good)
     done = slaq("wait", bad, good, status=4)
-    assert f"job {bad!r} is failed" in done.stderr
+    assert f"job {bad!r} has failed" in done.stderr
     assert good not in done.stderr
     assert "still running" in slaq("wait", endless, "--timeout", "0.2", status=5).stderr
     slaq("wait", endless, "--reduction", "0.5", "--timeout", "60s")
@@ -252,6 +256,34 @@ def test_wait_tells_how_it_ended(here: Path, endless: str) -> None:
     slaq("cancel", endless)
     slaq("wait", endless, status=4)
     assert endless in slaq("cancel", endless, status=1).stderr
+
+
+def test_a_table_has_the_columns_and_the_order_that_are_asked_for(here: Path, served: Served) -> None:
+    """`ls` sorts by any column, the best first, and shows the chosen ones; JSON has all of each job."""
+    with connect(served.unix) as client:
+        for name, losses in (("sorted-b", (3.0, 0.25)), ("sorted-a", (2.0, 0.5)), ("sorted-c", (9.0, 0.125))):
+            options: ServiceOptions = {"name": name, "tags": ["sorted"]}
+            client.send(Submission(external=True, options=options))
+            client.report(name, reports(*losses), offset=0)
+        until(lambda: all(job["best_loss"] for job in told("ls", "--tag", "sorted")))
+    words = ["ls", "--tag", "sorted", "--columns", "job,best,comm"]
+    shown = [line.split() for line in slaq(*words, "--sort", "best").stdout.splitlines()]
+    assert shown == [
+        ["job", "best", "command"],
+        ["sorted-c", "0.125", "runs", "elsewhere"],
+        ["sorted-b", "0.25", "runs", "elsewhere"],
+        ["sorted-a", "0.5", "runs", "elsewhere"],
+    ]
+    ids = slaq(*words, "--sort", "best", "--reverse", "--quiet").stdout.split()
+    assert ids == ["sorted-a", "sorted-b", "sorted-c"]
+    assert [job["id"] for job in told(*words, "--sort", "best")] == ["sorted-c", "sorted-b", "sorted-a"]
+    assert [job["id"] for job in told(*words)] == ["sorted-b", "sorted-a", "sorted-c"]
+    assert "there is no column 'colour'; known: job, " in slaq("ls", "--columns", "colour", status=2).stderr
+    assert "takes one column" in slaq("ls", "--sort", "job,best", status=2).stderr
+    assert tuple(COLUMNS) == NAMES
+    for name in ids:
+        slaq("cancel", name)
+        slaq("wait", name, status=4)
 
 
 def test_a_program_is_run_by_its_name(here: Path) -> None:
@@ -449,11 +481,24 @@ def test_whatif_plays_the_present_jobs_forward(endless: str) -> None:
 
 def test_report_is_one_page(here: Path) -> None:
     """It tells of the jobs of the service, as a page and as numbers."""
-    job = submit("--tags", "told", "--loss-pattern", r"loss (\S+)", "--", sys.executable, "-c", SAYS)
+    words = ["--tags", "told", "--weight", "3", "--max-cores", "0.5"]
+    job = submit(*words, "--loss-pattern", r"loss (\S+)", "--", sys.executable, "-c", SAYS)
     slaq("wait", job)
     found = told("report", "--tag", "told")
     assert (found["jobs"], found["policy"]) == ([job], "total-quality")
-    slaq("report", "page.html", "--tag", "told")
+    (row,) = found["table"]
+    assert row["id"] in found["jobs"]
+    assert row["options"] == {"weight": "3", "max_cores": "0.5", "tags": "told"}
+    view = told("show", row["id"])
+    for name in ("state", "best_loss", "reduction", "cpu_seconds"):
+        assert row[name] == view[name]
+    slaq("report", "page.html", "--tag", "told", "--since", "1h", "--user", row["owner"])
+    page = Path("page.html").read_text()
+    assert "<h2>The jobs</h2>" in page
+    assert f"<td>{row['best_loss']:.4g}</td>" in page
+    assert "weight 3, max_cores 0.5, tags told" in page
+    for option in ("--url unix://", "--since 3600", f"--user {row['owner']}", "--tag told", "--jobs 1000"):
+        assert option in page
     assert "<html" in Path("page.html").read_text()
     slaq("report", status=2)
     assert "longer --since" in slaq("report", "--json", "--since", "0.001s", status=1).stderr

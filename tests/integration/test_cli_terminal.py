@@ -197,7 +197,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "iteration": 7, "total": None, "maximize": False, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False,
         "cpu_seconds": 3.0, "attempts": 1, "can_use": None, "sizes": "any",
-        "memory": None, "after": [HOSTILE], "arrival": 1.0,
+        "memory": None, "after": [HOSTILE], "after_any": [HOSTILE], "arrival": 1.0,
         "prospect": {"at_90": None, "at_95": None, "chance": None, "out_of_reach": False},
         "id": HOSTILE, "owner": HOSTILE, "state": "queued", "reason": HOSTILE, "work": HOSTILE, "summary": HOSTILE,
         "directory": HOSTILE, "command": None, "cwd": HOSTILE, "group": HOSTILE, "parameters": {HOSTILE: HOSTILE},

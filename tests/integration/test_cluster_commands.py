@@ -74,7 +74,7 @@ def test_a_command_is_run_again(tmp_path: Path) -> None:
         "if not flag.exists():\n    flag.touch()\n    raise SystemExit(1)\nslaq.report(1.0)\n"
     )
     with slaq.Cluster() as cluster:
-        job = cluster.submit_command(python(code), name="again", max_restarts=1)
+        job = cluster.submit_command(python(code), name="again", retry=1)
         assert job.result() == 0
     assert job.losses[-1] == 1.0
 

@@ -1,5 +1,6 @@
 """The CPU time of a job is known whether or not it reports losses, adds up over attempts, and never decreases."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from slaq.cluster import Cluster
 from slaq.core.events import CpuUsed, Event, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.roster import Roster
+from slaq.jobs.context import Context
 from slaq.service.service import Service
 from slaq.stores.memory import MemoryStore
 from slaq.stores.sqlite import SqliteStore
@@ -105,9 +107,33 @@ def test_what_comes_after_the_last_loss_counts(open_service: Callable[..., Servi
     assert max(losses, 1.0) <= service.job(ME, job).cpu_seconds <= 4.0
 
 
+def test_a_program_without_losses_has_cpu_seconds(tmp_path: Path) -> None:
+    """On an embedded cluster they are known while it runs, of its tasks too, and at its end."""
+
+    def works(ctx: Context) -> int:
+        def task(_: object) -> int:
+            began = time.process_time()
+            while time.process_time() < began + 0.5:
+                pass
+            return 1
+
+        done = sum(map(int, ctx.map(task)))
+        while not (tmp_path / "go").exists():
+            done += sum(map(int, ctx.map(task)))
+        return done
+
+    with Cluster(1, epoch_seconds=0.1) as cluster:
+        job = cluster.submit(works)
+        until(lambda: job.cpu_seconds > 0.4)
+        (tmp_path / "go").touch()
+        least = 0.45 * job.result()
+    assert job.losses == []
+    assert job.cpu_seconds >= least
+
+
 def test_attempts_add_up_on_a_cluster(tmp_path: Path) -> None:
     """A command that is run again after it failed has the CPU seconds of both attempts."""
     with Cluster(directory=tmp_path) as cluster:
-        job = cluster.submit_command(["python", "-c", BUSY + "raise SystemExit(1)"], max_restarts=1)
+        job = cluster.submit_command(["python", "-c", BUSY + "raise SystemExit(1)"], retry=1)
         job.wait()
     assert job.cpu_seconds >= 1.0

@@ -127,7 +127,7 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(cluster: Cluster) -> None:
 
 
 def test_a_driver_that_keeps_dying_fails_with_the_end_of_its_log(cluster: Cluster, tmp_path: Path) -> None:
-    """It is started `max_restarts` times again, no more."""
+    """It is started `retry` times again, no more."""
     starts = tmp_path / "starts"
 
     def program(ctx: Context) -> None:
@@ -136,7 +136,7 @@ def test_a_driver_that_keeps_dying_fails_with_the_end_of_its_log(cluster: Cluste
         print("the last words", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    job = cluster.submit(program, max_restarts=1)
+    job = cluster.submit(program, retry=1)
     error = job.exception(PATIENCE)
     assert isinstance(error, JobFailedError)
     assert "SIGKILL" in error.reason
@@ -351,7 +351,7 @@ def test_the_loss_of_the_fork_server_is_no_jobs_failure(cluster: Cluster, tmp_pa
     for name, every in (("often", 1), ("seldom", 10), ("never", None)):
         started = tmp_path / name
         work = functools.partial(counts, iterations=40, every=every, started=started)
-        jobs[name] = cluster.submit(work, (X, None), name=name, partitions=2, max_restarts=0)
+        jobs[name] = cluster.submit(work, (X, None), name=name, partitions=2, retry=0)
     queued = cluster.submit(row_sums, (X, None), after=["often"])
     eventually(lambda: all(len(job.losses) >= 15 for job in jobs.values()))
     (server,) = {(tmp_path / name).read_text().split()[0] for name in jobs}

@@ -119,7 +119,7 @@ def test_commands_of_an_embedded_cluster_go_on(cluster: slaq.Cluster) -> None:
     """A command is run again by another supervisor; its curve goes on, and this counts as no restart."""
     code = SAYS_PARENT.replace('os.environ["SLAQ_JOB_DIR"]', repr(str(cluster.directory_of("x").parent)))
     code = code.replace(', "iteration", os.environ["SLAQ_ITERATION"]', "").replace("100000", "60")
-    job = cluster.submit_command([sys.executable, "-c", code], max_restarts=0)
+    job = cluster.submit_command([sys.executable, "-c", code], retry=0)
     until(lambda: len(job.losses) >= 20)
     os.kill(supervisor_of(job.log().splitlines()[0]), signal.SIGKILL)
     assert job.result(timeout=60) == 0

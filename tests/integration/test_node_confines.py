@@ -53,6 +53,10 @@ class PlainRunner(Runner[Any]):
         self.told.append(("end", job_id))
 
     @override
+    def kill(self, job_id: str) -> None:
+        pass
+
+    @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         self.told.append(("grant", dict(cores)))
 

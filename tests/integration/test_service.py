@@ -120,7 +120,12 @@ def _some_of_every_state(service: Service) -> list[str]:
         service.cancel(ME, job_id)
     for job_id in (ids[2], ids[12], ids[13]):
         service.pause(ME, job_id)
-    ends = {ids[0]: JobState.COMPLETED, ids[1]: JobState.FAILED, ids[11]: JobState.COMPLETED}
+    ends = {
+        ids[0]: JobState.COMPLETED,
+        ids[1]: JobState.FAILED,
+        ids[11]: JobState.COMPLETED,
+        ids[8]: JobState.DIVERGED,
+    }
     for job_id, state in ends.items():
         service.end(ME, job_id, state=state, reason="so it was")
     until(lambda: {service.job(ME, job_id).state for job_id in ids} == set(JobState))

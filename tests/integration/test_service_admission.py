@@ -91,7 +91,7 @@ def test_a_job_waits_for_the_end_of_those_it_comes_after(open_service: Callable[
     first, second = (service.submit(ANN, EXTERNAL).id for _ in range(2))
     until(lambda: in_state(service, ANN, first, JobState.RUNNING))
     service.pause(ANN, second)
-    last = service.submit(ANN, Submission(external=True, options={"after": (first, second)})).id
+    last = service.submit(ANN, Submission(external=True, options={"after_any": (first, second)})).id
     assert until(lambda: held(service, last)).reason == f"waits for job {first!r} to end"
     service.end(ANN, first, state=JobState.FAILED)
     until(lambda: service.job(ANN, last).reason == f"waits for job {second!r} to end")

@@ -19,6 +19,7 @@ from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
 from slaq.jobs.options import IfLost, ServiceOptions
 from slaq.kinds.files import JobFolder
+from slaq.kinds.notifying import ShellNotifier
 from slaq.ports import Clock, LiveEngine
 from slaq.service.kinds import Description, JobFiles, JobKind, Kinds, Progress, Recovered
 from slaq.service.parts import Parts
@@ -59,6 +60,10 @@ class TapeEngine(LiveEngine):
         self.playing[spec.id] = iter(
             [Observation(iteration=int(first) + place, loss=loss) for place, loss in enumerate(losses)]
         )
+
+    @override
+    def kill(self, job_id: str) -> None:
+        pass
 
     @override
     def stop(self, job_id: str) -> None:
@@ -162,6 +167,7 @@ def opened(home: Path, unread: Mapping[str, float] | None = None) -> Iterator[Op
         policies=LivePolicies(),
         roster=Roster(make_forecaster("slaq")),
         units_per_core=4,
+        notifier=ShellNotifier("secret"),
     )
     service = Service(settings, parts)
     try:

@@ -127,8 +127,8 @@ def test_the_demo_compares_policies_on_spark(tmp_path: Path) -> None:
             "cannot be called with a Spark session",
         ),
         (
-            "[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\nmax_restarts = 1\n",
-            "there is no Spark fit option 'max_restarts'",
+            "[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\nretry = 1\n",
+            "there is no Spark fit option 'retry'",
         ),
         ("[cluster]\nengine = 'spark'\n[[job]]\nfit = 'own.py:count'\ndata = 'x.csv'\n", "data is not a key"),
     ],

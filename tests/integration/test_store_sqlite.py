@@ -144,7 +144,7 @@ def test_each_iteration_counts_once_and_the_row_keeps_step(batches: list[list[Ev
             assert row.best_loss == min(finite, default=None)
             assert (row.first_loss in finite) if finite else row.first_loss is None
             last = in_order[-1].observation.loss if in_order else math.nan
-            assert row.loss == (None if math.isnan(last) else last)
+            assert row.loss == (last if math.isfinite(last) else None)
             assert row.cpu_seconds == pytest.approx(sum(e.observation.cpu_seconds for e in in_order))
 
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,24 @@ def test_a_job_waits_for_those_it_comes_after(tmp_path: Path) -> None:
         assert second.reason == ""
         specs = {spec.id: spec.after for spec in cluster.history.jobs()}
     assert specs == {"first": (), "second": ("first",)}
+
+
+def test_a_job_starts_after_others_have_ended_well(tmp_path: Path) -> None:
+    """With `after` it is cancelled if one of them fails, and what waits for it too; with `after_any` it starts."""
+    with slaq.Cluster(cores=2, epoch_seconds=0.1) as cluster:
+        cluster.submit_command(["false"], name="ill")
+        never = cluster.submit_command(["touch", str(tmp_path / "made")], name="never", after=["ill"])
+        nor_this = cluster.submit_command(["true"], after=["never"])
+        any_way = cluster.submit_command(["true"], after_any=["ill", "never"])
+        assert any_way.result(PATIENCE) == 0
+        with pytest.raises(CancelledError):
+            nor_this.result(PATIENCE)
+    assert (never.state, never.reason) == (
+        JobState.CANCELLED,
+        "was to start after job 'ill' completed, which has failed",
+    )
+    assert nor_this.reason == "was to start after job 'never' completed, which has been cancelled"
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_job_waits_for_memory(tmp_path: Path) -> None:
@@ -164,5 +183,14 @@ def test_a_service_lets_a_job_wait_for_jobs_that_its_owner_sees(open_service: Ca
     for who, awaited in ((ANN, "nobody"), (BOB, first)):
         with pytest.raises(UnknownJobError):
             service.submit(who, Submission(external=True, options={"after": [awaited]}))
+    never = service.submit(ANN, Submission(external=True, options={"after": [second]})).id
     service.end(ANN, first, state=JobState.COMPLETED)
     until(lambda: in_state(service, ANN, second, JobState.RUNNING))
+    service.end(ANN, second, state=JobState.DIVERGED)
+    until(lambda: in_state(service, ANN, never, JobState.CANCELLED))
+    told = f"was to start after job {second!r} completed, which has diverged"
+    assert service.job(ANN, never).reason == told
+    late = service.submit(ANN, Submission(external=True, options={"after": [second]})).id
+    until(lambda: in_state(service, ANN, late, JobState.CANCELLED))
+    service = open_service()
+    assert service.job(ANN, never).reason == told

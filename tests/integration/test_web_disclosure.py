@@ -44,6 +44,7 @@ def plant(served: Served, folder: Path) -> list[str]:
     runs: dict[str, Any] = {
         "name": f"{NAMED}-runs", "env": {f"{SECRET}_NAME": f"{SECRET} value"}, "cwd": str(place),
         "tags": (f"{SECRET}-tag",), "group": f"{SECRET}-group", "parameters": {f"{SECRET}_p": f"{SECRET} value"},
+        "notify": f": {SECRET} notified",
     }  # fmt: skip
     with connect(served.unix) as client:
         running = client.send(

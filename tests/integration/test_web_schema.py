@@ -69,9 +69,12 @@ def made_harmless(case: schemathesis.Case[Any]) -> None:
     words = case.body.get("command") if isinstance(case.body, dict) else None
     if isinstance(words, list) and words:
         words[0] = "true"
-    restarts = case.body.get("max_restarts") if isinstance(case.body, dict) else None
+    restarts = case.body.get("retry") if isinstance(case.body, dict) else None
     if isinstance(case.body, dict) and isinstance(restarts, int):
-        case.body["max_restarts"] = min(restarts, 1)
+        case.body["retry"] = min(restarts, 1)
+    if isinstance(case.body, dict) and isinstance(case.body.get("notify"), str):
+        # What a shell would make of a text that is made up nobody knows.
+        case.body["notify"] = "true"
     if name == "follow_events" and _would_stay_open(case):
         case.query = {**(case.query or {}), "idle": 0.05}
 

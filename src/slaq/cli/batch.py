@@ -10,9 +10,9 @@ from slaq.artifacts import Kept, keep, make_room
 from slaq.cli.interrupts import Interrupts
 from slaq.cluster import Cluster
 from slaq.config import CommandWork, FitWork, JobTable, Work
-from slaq.core.direction import best_of
-from slaq.core.errors import SlaqError
+from slaq.core.errors import CommandError, SlaqError
 from slaq.core.job import JobState
+from slaq.core.progress import LossRange
 from slaq.handle import Job
 from slaq.jobs.grid import kept
 from slaq.running import RunningCluster
@@ -77,8 +77,9 @@ class Entry:
     def as_json(self) -> dict[str, Any]:
         """Return the documented fields; None for a value that is unknown or not finite."""
         observations = [] if self.job is None else self.job.observations
-        finite = [one.loss for one in observations if math.isfinite(one.loss)]
-        last = observations[-1].loss if observations else math.nan
+        seen = LossRange(maximize=bool(self.table.options.get("maximize")))
+        for one in observations:
+            seen.add(one.loss)
         return {
             "id": self.table.name,
             "group": self.group,
@@ -89,9 +90,9 @@ class Entry:
             "arrival": self.table.arrival,
             "ended": _rounded(self.ended_at, 3),
             "losses": len(observations),
-            "first_loss": finite[0] if finite else None,
-            "best_loss": best_of(finite, bool(self.table.options.get("maximize"))),
-            "last_loss": last if math.isfinite(last) else None,
+            "first_loss": seen.first,
+            "best_loss": seen.best,
+            "last_loss": seen.last,
             "reduction": _rounded(0.0 if self.job is None else self.job.reduction, 6),
             "cpu_seconds": round(0.0 if self.job is None else self.job.cpu_seconds, 6),
             "directory": None if self.job is None else str(self.job.directory),
@@ -203,10 +204,14 @@ def submit(cluster: RunningCluster, table: JobTable, *, since: float = 0.0) -> J
     """Submit a job of the file so many seconds after the start of the batch, from which arrivals count."""
     arrival = max(table.arrival - since, 0.0)
     work, options = table.work, {**table.options, "name": table.name, "arrival": arrival}
-    if "after" in options:
-        # A job that could not be submitted is not waited for.
-        there = {job.id for job in cluster.jobs()}
-        options["after"] = [name for name in options["after"] if name in there]
+    there = {job.id for job in cluster.jobs()}
+    for name in options.get("after", ()):
+        if name not in there:
+            raise CommandError(
+                f"job {name!r}, which it comes after, could not be submitted", "correct that one"
+            )
+    # It has ended, as far as others are concerned.
+    options["after_any"] = [name for name in options.get("after_any", ()) if name in there]
     if not isinstance(cluster, Cluster):
         return _submit_to_spark(cluster, work, options)
     if isinstance(work, CommandWork):

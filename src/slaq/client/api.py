@@ -100,9 +100,9 @@ class Api:
         """Let a paused job compete for cores again."""
         return self._post(job_id, "resume")
 
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Cancel a job."""
-        return self._post(job_id, "cancel")
+    def cancel(self, job_id: str, *, now: bool = False) -> dict[str, Any]:
+        """Cancel a job; with `now` it is killed at once, whatever time it has to end."""
+        return self._post(job_id, "cancel", params={"now": "true"} if now else {})
 
     def end(self, job_id: str, *, state: JobState | str, reason: str = "") -> dict[str, Any]:
         """Say that an external job has ended, and how."""

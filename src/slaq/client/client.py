@@ -19,7 +19,9 @@ from slaq.client.watch import Watch
 from slaq.config.values import command_name
 from slaq.core.errors import JobOptionError
 from slaq.core.job import JobState
+from slaq.jobs.executable import check_script
 from slaq.jobs.grid import GridJob, check_placeholders, filled, grid_jobs, kept, unused_name
+from slaq.jobs.option_types import shown
 from slaq.jobs.options import (
     PATHS,
     SERVICE,
@@ -28,6 +30,7 @@ from slaq.jobs.options import (
     ServiceCommandOptions,
     ServiceOptions,
     ServiceProgramOptions,
+    waits,
 )
 from slaq.service.records import Notice, Submission
 from slaq.service.work import identifier
@@ -81,10 +84,10 @@ class Client(Api):
 
         `data` is that table's key of the same name. docs/options.md describes the options.
         """
-        if callable(program):
+        if not isinstance(program, str | Mapping):
             raise JobOptionError(
                 "program",
-                program,
+                shown(program),
                 'its file and name, as "train.py:train": a service takes no Python objects',
             )
         table: dict[str, Any] = {"program": program} if isinstance(program, str) else dict(program)
@@ -103,8 +106,10 @@ class Client(Api):
         As in the embedded cluster. Over a Unix socket the command runs in this directory, unless `cwd` says
         otherwise, and finds the programs that are found here. docs/options.md describes the options.
         """
-        words = tuple(os.fspath(word) for word in argv)
-        return self.send(Submission(command=words, options=self._as_here(options)))
+        words, asked = tuple(os.fspath(word) for word in argv), self._as_here(options)
+        if self.local and not waits(asked):
+            check_script(words, Path(asked["cwd"] or "."))
+        return self.send(Submission(command=words, options=asked))
 
     def _as_here(self, options: Mapping[str, object]) -> ServiceOptions:
         """Return the options; on this machine, with the present folder and the environment that programs need."""

@@ -11,11 +11,33 @@ from slaq.core.errors import AddressError
 
 URL_VARIABLE, TOKEN_VARIABLE, HOME_VARIABLE = "SLAQ_URL", "SLAQ_TOKEN", "SLAQ_HOME"
 SOCKET = "slaq.sock"
-#: Variables that a job takes over from where it was submitted, so that the same programs are found.
-PASSED_ON = (
-    *("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH"),
-    *("LANG", "LC_ALL", "TZ"),
+#: Variables that a job takes over from where it was submitted, by name and by what the name begins with.
+#: docs/scripts.md lists them for users.
+# fmt: off
+PASSED_ON = frozenset({
+    # Which programs and libraries are found, and where.
+    "PATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "CUDA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "TMPDIR",
+    # How Python behaves.
+    "PYTHONPATH", "PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONNOUSERSITE",
+    "PYTHONSTARTUP", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
+    "PYTHONBREAKPOINT",
+    # Which devices are used.
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    # The language, and the time zone.
+    "LANG", "LANGUAGE", "TZ",
+    # How the network is reached.
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    # What single libraries read.
+    "TOKENIZERS_PARALLELISM", "MPLBACKEND", "MPLCONFIGDIR",
+})
+PASSED_ON_BEGINNINGS = (
+    "CONDA_", "LC_", "WANDB_", "HF_", "HUGGINGFACE_", "MLFLOW_", "TRANSFORMERS_", "DIFFUSERS_", "KERAS_",
+    "TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TF_", "JAX_", "XLA_", "NCCL_", "ACCELERATE_", "COMET_", "OPTUNA_",
 )
+# fmt: on
 _KINDS = "give unix:///path/to/slaq.sock, https://host:port, or http://127.0.0.1:port"
 
 
@@ -64,8 +86,12 @@ def find_endpoint(
 
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables of this environment that a job on this machine needs to find the same programs."""
-    return {name: environ[name] for name in PASSED_ON if name in environ}
+    """Return the variables of this environment that a job on this machine takes over."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in PASSED_ON or name.startswith(PASSED_ON_BEGINNINGS)
+    }
 
 
 def _on_loopback(host: str) -> bool:

@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from slaq.client.reading import job_view, observation
 from slaq.core.demand import Demand
-from slaq.core.errors import ConflictError, JobFailedError
+from slaq.core.errors import ConflictError, JobDivergedError, JobFailedError
 from slaq.core.job import JobState, Observation
+from slaq.core.progress import reached
 from slaq.jobs.demands import read_demand
 from slaq.jobs.grid import Kept
 from slaq.service.records import JobView
@@ -57,7 +58,7 @@ class ServiceJob:
 
     @property
     def state(self) -> JobState:
-        """Whether the job is queued, running, paused, completed, failed or cancelled."""
+        """Whether the job is queued, running, paused, completed, diverged, failed or cancelled."""
         return self.view.state
 
     @property
@@ -97,6 +98,11 @@ class ServiceJob:
         return [seen.loss for seen in self.observations]
 
     @property
+    def best_loss(self) -> float | None:
+        """The best loss of the job so far; None before its first loss that is a number."""
+        return self.view.best_loss
+
+    @property
     def metrics(self) -> list[Mapping[str, float]]:
         """The metrics that the job has reported beside each loss."""
         self._read()
@@ -124,7 +130,9 @@ class ServiceJob:
 
     @property
     def reduction(self) -> float:
-        """The share done so far of the way from the first loss to the target loss, or to the forecast end."""
+        """The share done of the way from the first loss to the end: the target loss, or where the curve is forecast
+        to end. The end of a job that completed without a target and without `stop_at` is its best loss.
+        """
         return self.view.reduction
 
     def forecast(self, horizons: int | Sequence[int]) -> "Forecast":
@@ -163,12 +171,15 @@ class ServiceJob:
         """Return whether the job was cancelled."""
         return self.view.state is JobState.CANCELLED
 
-    def cancel(self) -> bool:
-        """Cancel the job; return False if it has ended already."""
+    def cancel(self, *, now: bool = False) -> bool:
+        """Cancel the job; return False if it has ended already.
+
+        It is told to end, and killed once its `grace` is over; with `now` it is killed at once.
+        """
         if self.done():
             return False
         try:
-            self._view = job_view(self._client.cancel(self.id))
+            self._view = job_view(self._client.cancel(self.id, now=now))
         except ConflictError:
             return False
         return True
@@ -184,8 +195,9 @@ class ServiceJob:
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the job's end; return 0, the exit status of a job that completed.
 
-        Raises `JobFailedError` if it failed, `CancelledError` if it was cancelled. What a program returned
-        stays in its directory: the service never reads what programs wrote.
+        Raises `JobFailedError` if it failed, `JobDivergedError` if its last loss was no number, `CancelledError`
+        if it was cancelled. What a program returned stays in its directory: the service never reads what programs
+        wrote.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -200,18 +212,23 @@ class ServiceJob:
             raise CancelledError
         if self._view.state is JobState.COMPLETED:
             return None
-        return JobFailedError(self.id, self._view.reason)
+        kind = JobDivergedError if self._view.state is JobState.DIVERGED else JobFailedError
+        return kind(self.id, self._view.reason)
 
     def wait(self, reduction: float | None = None, timeout: float | None = None) -> bool:
-        """Wait for the job's end or, if given, for that share of its reduction; return whether that was reached."""
+        """Wait for the job's end or, if given, for that share of its reduction; return whether that has come.
+
+        A job that has completed will not improve any further: for it the answer is True.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:
             view = self.view
-            if reduction is not None and view.reduction >= reduction:
+            if reduction is not None and reached(reduction, view.reduction):
                 return True
             if view.state.ended:
-                return reduction is None
+                # A completed job will not improve any further.
+                return reduction is None or view.state is JobState.COMPLETED
             left = LONGEST_LOOK if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 return False

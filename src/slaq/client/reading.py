@@ -24,6 +24,7 @@ def job_view(found: Mapping[str, Any]) -> JobView:
         "state": JobState(found["state"]),
         "tags": tuple(found["tags"]),
         "after": tuple(found["after"]),
+        "after_any": tuple(found["after_any"]),
         "sizes": sizes if isinstance(sizes, str) else tuple(sizes),
         "prospect": record(Prospect, found["prospect"]),
     }

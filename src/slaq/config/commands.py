@@ -2,15 +2,16 @@
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slaq.config.section import Section, described
 from slaq.config.values import CommandWork, Work
 from slaq.core.errors import CommandError, GridError
-from slaq.jobs.executable import find_executable
+from slaq.jobs.executable import check_script, find_executable
 from slaq.jobs.grid import filled, not_given, not_used, placeholders
+from slaq.jobs.options import waits
 
 
 def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping[str, Any]) -> list[Work]:
@@ -22,11 +23,12 @@ def read_commands(section: Section, grid: list[dict[str, Any]], options: Mapping
     if words is None:
         return []
     _check_program(section, words[0], cwd, options.get("env", {}), templated=any(grid))
-    if not any(grid):
-        return [CommandWork(argv=tuple(words)) for _ in grid]
-    if not _check_parameters(section, words, grid):
+    if any(grid) and not _check_parameters(section, words, grid):
         return []
-    return [CommandWork(argv=filled(words, parameters)) for parameters in grid]
+    commands = [filled(words, parameters) if any(grid) else tuple(words) for parameters in grid]
+    if not waits(options):
+        _check_scripts(section, commands, cwd)
+    return [CommandWork(argv=words) for words in commands]
 
 
 def _words(section: Section) -> list[str] | None:
@@ -73,5 +75,14 @@ def _check_program(
         return
     try:
         find_executable(program, cwd, {**os.environ, **env})
+    except CommandError as error:
+        section.note("command", error.found, error.remedy)
+
+
+def _check_scripts(section: Section, commands: Sequence[Sequence[str]], cwd: Path) -> None:
+    """Note the first script that is not there."""
+    try:
+        for words in commands:
+            check_script(words, cwd)
     except CommandError as error:
         section.note("command", error.found, error.remedy)

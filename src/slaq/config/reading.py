@@ -25,7 +25,7 @@ from slaq.config.values import (
 from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
 from slaq.core.errors import GridError, UnknownNameError
 from slaq.jobs.grid import check_count, combinations
-from slaq.jobs.options import CLUSTER, COMMAND, PATHS, SERVICE, conflict_in
+from slaq.jobs.options import CLUSTER, COMMAND, PATHS, SERVICE, WAITS, conflict_in
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
@@ -165,16 +165,17 @@ class _JobReader:
             given[name] = str((folder / Path(given[name]).expanduser()).resolve())
         if own is COMMAND:
             given.setdefault("cwd", str(folder.resolve()))
-        if "after" in given:
-            given["after"] = self._jobs_above(section, given["after"])
+        for name in WAITS:
+            if name in given:
+                given[name] = self._jobs_above(section, name, given[name])
         return given
 
-    def _jobs_above(self, section: Section, names: Sequence[str]) -> tuple[str, ...]:
+    def _jobs_above(self, section: Section, option: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return the jobs that names stand for; all stand above, so that no two jobs wait for each other."""
         for name in names:
             if name not in self._named:
                 found = f"no job above this one has the name {name!r}"
-                section.note("after", found, "name a job that stands above this one")
+                section.note(option, found, "name a job that stands above this one")
         return tuple(job for name in names for job in self._named.get(name, ()))
 
     def _grid(self, section: Section) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from slaq.config.section import Diagnostics, Section
 from slaq.config.settings import SETTINGS
 from slaq.config.toml import read_toml
 from slaq.core.errors import JobsFileError, SettingsError
-from slaq.jobs.options import CLUSTER, LIMITS
+from slaq.jobs.options import CLUSTER, LIMITS, SERVICE
 
 FILE = "slaq.toml"
 LOG_FORMATS = ("text", "json")
@@ -78,6 +78,8 @@ class ServiceSettings:
     epoch_seconds: float = CLUSTER.options["epoch_seconds"].default
     #: None for the best that works here.
     throttle: str | None = None
+    #: Seconds that a job has to end once it is told to, where its owner gives none.
+    grace: float = 30.0
     listen: Path
     group: str | None = None
     tcp: Address | None = None
@@ -237,6 +239,7 @@ class _ServiceReader:
             "policy": section.choice("policy", "policy", self._known.policies),
             "throttle": section.choice("throttle", "way to enforce CPU shares", self._known.throttles),
             "listen": section.path("listen"),
+            "grace": section.option(SERVICE.options["grace"]),
             "group": self._group(),
             "tcp": self._address(),
             **self._tls(),

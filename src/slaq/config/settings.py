@@ -70,6 +70,8 @@ SETTINGS: Mapping[str, Setting] = {
                 read=_number, usual="1"),
         Setting(name="throttle", meaning="How CPU shares are enforced.", metavar="NAME", read=str,
                 usual="the best that works"),
+        Setting(name="grace", meaning="Seconds a job has to end once told to, unless its owner says otherwise.",
+                metavar="SECONDS", read=_number, usual="30"),
         Setting(name="listen", meaning="The Unix socket.", metavar="PATH", read=_path,
                 usual="slaq.sock in home"),
         Setting(name="group", meaning="The Unix group whose members may use the socket.", metavar="NAME",

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from slaq.core.job import JobSpec
+from slaq.core.job import JobSpec, JobState
 
 #: The reason of a queued job that no review has looked at yet.
 NOT_REVIEWED = "waits for the next decision"
@@ -121,6 +121,8 @@ class Review:
     start: tuple[JobSpec, ...] = ()
     #: By job id: one sentence on why the job waits.
     held: Mapping[str, str] = field(default_factory=dict)
+    #: By job id: one sentence on why the job will never start.
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -129,6 +131,8 @@ class Admission:
 
     rules: Sequence[Rule] = ()
     running: Running = field(default_factory=Running)
+    #: Returns how a job ended that is neither queued nor running; None where nobody knows, which counts as well.
+    ended: Callable[[str], JobState | None] = lambda _: None
     #: Writes a moment of the scheduler's clock for a person.
     written: Callable[[float], str] = "{:g} s".format
 
@@ -136,33 +140,43 @@ class Admission:
         """Return the review of the queued jobs; `queued` returns them in order of arrival."""
         start: list[JobSpec] = []
         held: dict[str, str] = {}
+        refused: dict[str, str] = {}
         unfinished: set[str] | None = None
         for spec in queued():
             if spec.arrival > now:
                 break
-            if spec.after and unfinished is None:
+            if (spec.after or spec.after_any) and unfinished is None:
                 unfinished = {other.id for other in queued()} | self.running.jobs.keys()
-            reason = self._reason(spec, unfinished or set())
-            if reason:
+            if reason := self._refusal(spec, unfinished or set()):
+                refused[spec.id] = reason
+            elif reason := self._reason(spec, unfinished or set()):
                 held[spec.id] = reason
             else:
                 self.running.begin(spec)
                 start.append(spec)
-        return Review(start=tuple(start), held=held)
+        return Review(start=tuple(start), held=held, refused=refused)
 
     def reasons(self, review: Review, queued: Iterable[JobSpec], now: float) -> dict[str, str]:
         """Return for each job that is queued after a review, by id, one sentence on why the job waits."""
         return {
-            spec.id: review.held.get(spec.id, NOT_REVIEWED)
+            spec.id: review.held.get(spec.id) or review.refused.get(spec.id, NOT_REVIEWED)
             if spec.arrival <= now
             else f"is not due before {self.written(spec.arrival)}"
             for spec in queued
         }
 
+    def _refusal(self, spec: JobSpec, unfinished: set[str]) -> str:
+        """Return why a job will never start: one that it comes after has ended, and not well."""
+        for job_id in spec.after:
+            state = None if job_id in unfinished else self.ended(job_id)
+            if state is not None and state.ended and state is not JobState.COMPLETED:
+                return f"was to start after job {job_id!r} completed, which has {state.perfect}"
+        return ""
+
     def _reason(self, spec: JobSpec, unfinished: set[str]) -> str:
-        awaited = [job_id for job_id in spec.after if job_id in unfinished]
-        if awaited:
-            return f"waits for job {awaited[0]!r} to end"
+        for job_id in (*spec.after, *spec.after_any):
+            if job_id in unfinished:
+                return f"waits for job {job_id!r} to end"
         return next((reason for rule in self.rules if (reason := rule.reason(spec, self.running))), "")
 
 

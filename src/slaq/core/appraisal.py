@@ -16,7 +16,7 @@ from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
-from slaq.core.trajectories import START_POWER
+from slaq.core.trajectories import START_POWER, reductions
 
 #: The share of the lower half of the 80% interval that is added to a job's forecast fall. Without it, a job
 #: that is wrongly forecast as flat would get no cores to show that its loss still falls.
@@ -60,6 +60,8 @@ class Appraisal:
     diverged: Booleans
     #: Whether the job's number should rise, and its forecasts are turned.
     maximize: Booleans
+    #: The share of its whole reduction that the job has made.
+    reduction: Floats
     #: Core seconds per iteration; assumed for jobs without an observation.
     cpu: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
@@ -145,6 +147,7 @@ class Appraiser:
             heard=roster.observed[rows] > 0,
             diverged=roster.diverged[rows],
             maximize=roster.maximize[rows],
+            reduction=reductions(roster, rows, forecasts),
             cpu=cpu,
             iterations=iterations,
         )
@@ -282,6 +285,7 @@ def explain(
         fair_share=allocation.fair_share * unit,
         sure=np.asarray(allocation.sure * unit, dtype=np.float64),
         most=np.where(candidates.max_units >= UNLIMITED, np.inf, candidates.max_units * unit),
+        reduction=appraisal.reduction,
         competes=candidates.competes,
         owner=candidates.owner,
         owners=candidates.owners,

@@ -52,6 +52,8 @@ class Decision:
     fair_share: Floats = field(default_factory=_none)
     sure: Floats = field(default_factory=_none)
     most: Floats = field(default_factory=_none)
+    #: The share of its whole reduction that the job has made.
+    reduction: Floats = field(default_factory=_none)
     #: Whether the job competes by its loss.
     competes: Booleans = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     #: The owner of the job, as an index into `owners`.
@@ -59,3 +61,8 @@ class Decision:
     owners: tuple[str, ...] = ()
     #: Each owner's share in cores; empty if the capacity is not shared between owners.
     owner_share: Floats = field(default_factory=_none)
+
+    @property
+    def made(self) -> Floats:
+        """The share of its whole reduction that each job has made; of older decisions as far as they tell."""
+        return self.reduction if len(self.reduction) == len(self.ids) else 1.0 - self.loss

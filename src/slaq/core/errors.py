@@ -34,6 +34,7 @@ class SlaqError(Exception):
     ├── HyperparameterError a hyperparameter has a value that its algorithm cannot train with
     ├── IdentityError       a request has no valid token
     ├── JobFailedError      a job failed, and its program raised no exception
+    │   └── JobDivergedError  a job ended with a loss that is no finite number
     ├── JobOptionError      an option of a job has an invalid value
     ├── JobsFileError       a jobs file has mistakes
     ├── LimitError          a limit of a user or of the service is reached
@@ -291,6 +292,14 @@ class JobFailedError(SlaqError):
         self.reason = reason
         # The reason quotes the end of the log, and Python writes the text of an error to a terminal as it is.
         super().__init__(f"job {job_id!r} failed: {visible(reason, lines=True)}")
+
+
+class JobDivergedError(JobFailedError):
+    """A job ended with a loss that is no finite number."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        super().__init__(job_id, reason)
+        self.args = (f"job {job_id!r} diverged: {reason}; its log and its losses are kept",)
 
 
 class JobOptionError(SlaqError):

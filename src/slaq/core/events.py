@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from slaq.core.demand import Demand
 from slaq.core.job import JobState, Observation
 
@@ -131,6 +133,19 @@ class JobDelayed:
         if self.waits or not self.reason:
             return self.reason
         return f"cannot run yet ({self.reason}); slaq keeps trying"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnding(JobDelayed):
+    """A running job was told to end, and has some time to do so."""
+
+    #: Seconds until what is left of it is killed.
+    grace: float
+
+    @property
+    @override
+    def sentence(self) -> str:
+        return f"was told to end ({self.reason}); what is left of it {self.grace:g} s later is killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

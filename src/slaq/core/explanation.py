@@ -76,7 +76,7 @@ class Explanation:
     expected_high: float | None
     #: Whether the job's own loss is a number that should rise.
     maximize: bool
-    #: 1 at the start, falling towards 0.
+    #: The share of the whole reduction still to make: 1 at the start, falling towards 0.
     normalised_loss: float
     weight: float
     gain: float
@@ -152,7 +152,7 @@ def explain_job(
         expected_low=float(decision.expected_low[row]) if heard else None,
         expected_high=float(decision.expected_high[row]) if heard else None,
         maximize=bool(len(decision.maximize) and decision.maximize[row]),
-        normalised_loss=float(decision.loss[row]),
+        normalised_loss=1.0 - float(decision.made[row]),
         weight=float(decision.weight[row]),
         gain=gain,
         gain_per_core=gain / cores if cores else 0.0,

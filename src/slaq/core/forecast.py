@@ -258,6 +258,8 @@ METHODS: dict[str, Callable[[int], Forecaster]] = {
 }
 #: The most losses that are fed to a forecaster; older ones would have no weight.
 MEMORY = 6 * curves.WINDOW
+#: The only row of a forecaster of one curve.
+ROW: Integers = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,25 +299,13 @@ def forecast(
     size = np.abs(history[finite]).max() or 1.0
     history = history / size
     forecaster = METHODS[method](1)
-    row, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     outside = [place for place in announced if not 0 <= place < len(history)]
     if outside:
         raise ForecastError(
             f"a bend was announced at index {outside[0]}; give an index from 0 to {len(history) - 1}"
         )
-    restarts = []
-    previous = -1
-    for place in np.flatnonzero(finite)[-MEMORY:].tolist():
-        # A bend announced at an ignored loss applies from the next loss on.
-        if any(previous < bend <= place for bend in announced):
-            forecaster.bend(row)
-            restarts.append(place)
-        bends = forecaster.bends[0]
-        forecaster.observe(row, history[None, place : place + 1], one)
-        if forecaster.bends[0] > bends:
-            restarts.append(previous)  # this loss confirms that the previous one was a bend
-        previous = place
-    forecasts = forecaster.forecasts(row, tuple(float(step) for step in steps))
+    restarts = feed(forecaster, history, np.flatnonzero(finite), announced)
+    forecasts = forecaster.forecasts(ROW, tuple(float(step) for step in steps))
     mean = forecasts.mean[0]
     ends = np.stack((mean, mean - forecasts.below[0], mean + forecasts.above[0]))
     most = np.finfo(float).max
@@ -329,6 +319,26 @@ def forecast(
         ignored=tuple(np.flatnonzero(~finite).tolist()),
         restarts=tuple(restarts),
     )
+
+
+def feed(
+    forecaster: Forecaster, history: Floats, places: Integers, announced: Sequence[int] = ()
+) -> list[int]:
+    """Have an empty forecaster learn the losses at these places, one by one; return where their curve bent."""
+    one = np.ones(1, dtype=np.int64)
+    restarts = []
+    previous = -1
+    for place in places[-MEMORY:].tolist():
+        # A bend announced at an ignored loss applies from the next loss on.
+        if any(previous < bend <= place for bend in announced):
+            forecaster.bend(ROW)
+            restarts.append(place)
+        bends = forecaster.bends[0]
+        forecaster.observe(ROW, history[None, place : place + 1], one)
+        if forecaster.bends[0] > bends:
+            restarts.append(previous)  # this loss confirms that the previous one was a bend
+        previous = place
+    return restarts
 
 
 def _checked_horizons(horizons: int | Sequence[int]) -> Integers:

@@ -15,6 +15,8 @@ class JobState(StrEnum):
     #: Started, and without cores until its owner resumes it.
     PAUSED = "paused"
     COMPLETED = "completed"
+    #: Ended by itself, or because of it, with a last loss that is no finite number.
+    DIVERGED = "diverged"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -22,6 +24,11 @@ class JobState(StrEnum):
     def ended(self) -> bool:
         """Whether the job will never run again."""
         return self not in (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
+
+    @property
+    def perfect(self) -> str:
+        """The word for an ended job that goes on from "has": "failed", or "been cancelled"."""
+        return "been cancelled" if self is JobState.CANCELLED else str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +60,9 @@ class JobSpec:
     stop_at: float | None = None
     #: The number of iterations after which it ends, as its owner asks; None for no such end.
     max_iterations: int | None = None
-    #: Ids of the jobs that must have ended before this one starts.
+    #: Ids of the jobs that must have completed before this one starts, and of those that must have ended.
     after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,18 +6,15 @@ import numpy as np
 
 from slaq.core.appraisal import Appraisal
 from slaq.core.arrays import Booleans, Floats
+from slaq.core.progress import SHARES
 from slaq.core.roster import Roster
 from slaq.core.trajectories import (
     OUT_OF_REACH,
     TRAJECTORIES,
     chances,
-    reductions,
     strides_to_shares,
     strides_to_target,
 )
-
-#: The shares of the whole reduction whose times are forecast.
-SHARES = (0.9, 0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
     dated = np.isfinite(left[:, 0])
     return Prospects(
         ids=candidates.ids,
-        reduction=reductions(roster, rows, forecasts),
+        reduction=appraisal.reduction,
         seconds_to=_times(expected, seconds[:, :1]),
         seconds_to_target=_times(middle[:, None], seconds[:, :1])[:, 0],
         chance=np.where(dated, chance[:, 0], np.nan),

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from slaq.core.arrays import Floats
-
-# A share counts as reached within this tolerance, because reported losses are rounded.
-_TOLERANCE = 1e-9
+from slaq.core.progress import TOLERANCE, is_number
 
 
 def best_so_far(losses: Floats) -> Floats:
-    """Return the lowest finite loss up to each one; NaN before the first."""
-    best: Floats = np.fmin.accumulate(np.where(np.isfinite(losses), losses, np.nan))
+    """Return the lowest loss that counts up to each one; NaN before the first."""
+    best: Floats = np.fmin.accumulate(np.where(is_number(losses), losses, np.nan))
     return best
 
 
 def first_and_best(losses: Floats) -> tuple[float, float]:
-    """Return the first and the lowest finite loss; both NaN when there is none."""
-    finite = losses[np.isfinite(losses)]
+    """Return the first and the lowest loss that count; both NaN when there is none."""
+    finite = losses[is_number(losses)]
     return (float(finite[0]), float(finite.min())) if finite.size else (math.nan, math.nan)
 
 
@@ -42,16 +40,16 @@ def times_to(times: Floats, losses: Floats, shares: Sequence[float], best: float
     """Return the time at which each share of the whole reduction was first reached; infinity if never.
 
     The whole reduction is from the first loss to `best`, or to the lowest of these losses if that is lower. A
-    curve without any reduction has reached every share with its first loss. A curve without a finite loss has
-    reached none.
+    curve without any reduction has reached every share with its first loss. A curve without a loss that counts
+    has reached none.
     """
     first, lowest = first_and_best(losses)
     if math.isnan(first):
         return np.full(len(shares), math.inf)
     lowest = lowest if best is None or math.isnan(best) else min(lowest, best)
-    known = np.isfinite(losses)
+    known = is_number(losses)
     fallen = -normalised(best_so_far(losses[known]), first, lowest)
-    index = np.searchsorted(fallen, np.asarray(shares, dtype=np.float64) - 1.0 - _TOLERANCE)
+    index = np.searchsorted(fallen, np.asarray(shares, dtype=np.float64) - 1.0 - TOLERANCE)
     result: Floats = np.append(times[known], math.inf)[index]
     return result
 
@@ -59,3 +57,15 @@ def times_to(times: Floats, losses: Floats, shares: Sequence[float], best: float
 def time_to(times: Floats, losses: Floats, share: float, best: float | None = None) -> float:
     """Return the time at which this share of the whole reduction was first reached, as `times_to` does."""
     return float(times_to(times, losses, [share], best)[0])
+
+
+def end_of_curve(forecast_end: Floats, best: Floats, target: Floats) -> Floats:
+    """Return the end of each curve; a target of NaN stands for none."""
+    return np.where(np.isnan(target), np.minimum(forecast_end, best), target)
+
+
+def done(first: Floats, best: Floats, end: Floats) -> Floats:
+    """Return the share of its whole reduction that each job has made: 0 where nothing has fallen yet."""
+    # Use halves, because the difference of two finite losses may overflow.
+    whole, fallen = first / 2 - end / 2, first / 2 - best / 2
+    return np.divide(fallen, whole, out=np.zeros(len(first)), where=whole > 0).clip(0.0, 1.0)

@@ -32,10 +32,9 @@ from slaq.core.events import (
 )
 from slaq.core.forecaster import Forecaster, Rows
 from slaq.core.job import JobSpec, Observation
+from slaq.core.progress import is_number
 from slaq.core.runtime import RuntimeModel
 
-#: A loss this large, or one that is NaN, is not used for forecasts.
-DIVERGED = 1e100
 #: A job that reports more losses than this between two epochs gets a longer stride: the forecaster treats the
 #: mean of several losses as one. So forecasts look as far ahead as decisions do, and cost the same for fast jobs.
 NEWS = 8
@@ -428,7 +427,7 @@ class Roster(Rows):
         done = counts - fresh
         self.runtime.observe(each[worked], *(a[worked] / done[worked] for a in (cpu, wall, held)))
         self.held[each] = 0.0
-        finite = np.abs(losses) < DIVERGED
+        finite = is_number(losses)
         self.diverged[each] = ~finite[starts + counts - 1]
         if finite.all():
             self._follow(each, losses, starts, counts)

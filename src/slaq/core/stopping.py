@@ -1,5 +1,6 @@
-"""The share of its whole reduction that a job has reached, and when to stop the job at a given share."""
+"""When to stop a job at the share that its owner asked for, and what share a job with a whole curve has made."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,13 +8,18 @@ import numpy as np
 
 from slaq.core.arrays import Floats
 from slaq.core.direction import turned
-from slaq.core.forecast import forecast
+from slaq.core.forecast import ROW, CurveForecaster, feed
 from slaq.core.gain import HORIZONS
-from slaq.core.quality import reduction
+from slaq.core.job import JobState
+from slaq.core.progress import has_shown_its_end, is_number, reached
+from slaq.core.quality import done, end_of_curve
+from slaq.core.trajectories import forecast_ends
 
 #: A job is stopped only after SETTLED losses, because early forecasts vary, and after DECISIONS decisions in a
 #: row at which it had reached its share.
 SETTLED, DECISIONS = 10, 2
+#: Losses above which a curve is measured by means of consecutive losses. So many take ten milliseconds.
+LONG = 128
 
 
 @dataclass(slots=True)
@@ -25,28 +31,60 @@ class StopAt:
 
     def found(self, losses: int, reduction: float) -> bool:
         """Record the job's state at a decision; return whether to stop the job."""
-        self._found = self._found + 1 if losses >= SETTLED and reduction >= self.share else 0
+        self._found = self._found + 1 if losses >= SETTLED and reached(self.share, reduction) else 0
         return self._found >= DECISIONS
 
 
-def reduction_made(
-    losses: Sequence[float] | Floats,
-    target: float | None = None,
-    announced: Sequence[int] = (),
-    *,
-    maximize: bool = False,
-) -> float:
-    """Return the share of its whole reduction that a job with these losses has reached; 0 if unknown.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What the share that a job has made depends on beside its losses."""
 
-    The whole reduction is to the target loss, else to where the curve is forecast to end.
+    target: float | None = None
+    stop_at: float | None = None
+    #: Whether its losses should rise.
+    maximize: bool = False
+    #: Indices in the losses from which a new learning rate applied.
+    announced: Sequence[int] = ()
+
+
+def reduction_made(
+    losses: Sequence[float] | Floats, aim: Aim | None = None, state: JobState = JobState.RUNNING
+) -> float:
+    """Return the share of its whole reduction that a job in this state has made with these losses.
+
+    It depends on nothing else: not on when the losses came, nor on how many came between two decisions.
     """
-    seen = turned(np.asarray(losses, dtype=float), maximize)
-    finite = seen[np.isfinite(seen)]
-    if len(finite) < 2:
+    aim = aim or Aim()
+    seen = turned(np.asarray(losses, dtype=np.float64), aim.maximize)
+    target = math.nan if aim.target is None else turned(aim.target, aim.maximize)
+    places = np.flatnonzero(is_number(seen))
+    if not len(places):
         return 0.0
-    end = (
-        turned(target, maximize)
-        if target is not None
-        else float(forecast(seen, int(HORIZONS[-1]), announced=announced).mean[0])
-    )
-    return float(reduction(finite, float(finite[0]), min(end, float(finite.min())))[-1])
+    known = seen[places]
+    first, best = known[:1], np.array([known.min()])
+    if best[0] <= target:
+        return 1.0
+    if len(known) < 2:
+        return 0.0
+    if has_shown_its_end(state, aim.target, aim.stop_at):
+        end = best
+    else:
+        end = end_of_curve(_forecast_end(seen, aim.announced), best, np.array([target]))
+    return float(done(first, best, end)[0])
+
+
+def _forecast_end(seen: Floats, announced: Sequence[int]) -> Floats:
+    """Return where the curve of these losses is forecast to end."""
+    known = np.flatnonzero(is_number(seen))
+    stride = 1
+    while len(known) > LONG * stride:
+        stride *= 2
+    forecaster = CurveForecaster(1)
+    if stride == 1:
+        feed(forecaster, seen, known, announced)
+    else:
+        whole = len(known) // stride * stride
+        means = seen[known[len(known) - whole :]].reshape(-1, stride).mean(axis=1)
+        feed(forecaster, means, np.arange(len(means)))
+    table = forecaster.forecasts(ROW, (0.0, *HORIZONS))
+    return forecast_ends(np.array([len(known) / stride]), table)

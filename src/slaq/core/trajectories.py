@@ -13,6 +13,8 @@ import numpy as np
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import KNOTS, gains
+from slaq.core.progress import TOLERANCE, reached
+from slaq.core.quality import done, end_of_curve
 from slaq.core.roster import STOP_AT, Roster
 
 #: The number of trajectories.
@@ -36,15 +38,17 @@ SHALLOWER = 0.5
 #: The trajectories as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
 _QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / TRAJECTORIES) for i in range(TRAJECTORIES)])
 _QUANTILES_80: Floats = _QUANTILES / NormalDist().inv_cdf(0.9)
-# A target counts as reached within this share of the distance to it.
-_TOLERANCE = 1e-9
 
 
 def ends(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the forecast end of each job's loss curve, or the best loss so far if that is lower."""
-    reach = FORESIGHT * roster.observed[rows] / np.maximum(roster.stride[rows], 1)
-    fall = gains(forecasts.fall[:, 1:], reach[:, None])[:, 0]
-    return np.minimum(forecasts.level - fall, roster.best[rows])
+    known = roster.observed[rows] / np.maximum(roster.stride[rows], 1)
+    return np.minimum(forecast_ends(known, forecasts), roster.best[rows])
+
+
+def forecast_ends(known: Floats, forecasts: ForecastTable) -> Floats:
+    """Return where curves of which so many losses are known are forecast to end."""
+    return np.asarray(forecasts.level - gains(forecasts.fall[:, 1:], FORESIGHT * known[:, None])[:, 0])
 
 
 def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
@@ -53,11 +57,8 @@ def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floa
     The whole reduction is from the first loss to the target loss, else to the forecast end. The share is 0 for
     jobs with fewer than two losses, and for jobs whose loss has not fallen yet.
     """
-    whole = _whole(roster, rows, forecasts)
-    known = _foreseen(roster, rows) & (whole > 0)
-    fallen = roster.first[rows] - roster.best[rows]
-    made = np.divide(fallen, whole, out=np.zeros(len(rows)), where=known).clip(0.0, 1.0)
-    return np.where(_at_target_loss(roster, rows), 1.0, made)
+    made = done(roster.first[rows], roster.best[rows], _end(roster, rows, forecasts))
+    return np.where(_at_target_loss(roster, rows), 1.0, np.where(roster.observed[rows] >= 2, made, 0.0))
 
 
 def strides_to_shares(
@@ -68,12 +69,14 @@ def strides_to_shares(
     0 if it is reached, infinite if the forecast does not reach it, NaN for jobs with fewer than two losses or
     without a reduction.
     """
-    whole = _whole(roster, rows, forecasts)
+    whole = roster.first[rows] - _end(roster, rows, forecasts)
     goal = roster.first[rows, None] - np.array(shares) * whole[:, None]
     path = np.minimum.accumulate(forecasts.mean, axis=1)
     strides = _crossings(path[:, None, :], goal, whole[:, None])
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
-    strides[reductions(roster, rows, forecasts)[:, None] >= np.array(shares) - _TOLERANCE] = 0.0
+    made = reductions(roster, rows, forecasts)
+    for column, share in enumerate(shares):
+        strides[reached(share, made), column] = 0.0
     return strides
 
 
@@ -100,7 +103,7 @@ def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) 
     strides[fresh] = _start(stop_at[fresh])
     strides[roster.diverged[rows]] = np.inf
     share = np.where(np.isnan(target), stop_at, 1.0)
-    strides[reductions(roster, rows, forecasts) >= share - _TOLERANCE] = 0.0
+    strides[reductions(roster, rows, forecasts) >= share - TOLERANCE] = 0.0
     strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
     return strides
 
@@ -142,11 +145,9 @@ def _foreseen(roster: Roster, rows: Integers) -> Booleans:
     return np.asarray(roster.competes[rows] & (roster.observed[rows] >= 2))
 
 
-def _whole(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
-    """Return each job's whole reduction, in its own loss; 0 or less if there is none."""
-    target = roster.target[rows]
-    end = np.where(np.isnan(target), ends(roster, rows, forecasts), target)
-    return np.asarray(roster.first[rows] - end)
+def _end(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
+    """Return the end of each job's curve: its target loss, else where the curve is forecast to end."""
+    return end_of_curve(ends(roster, rows, forecasts), roster.best[rows], roster.target[rows])
 
 
 def _at_target_loss(roster: Roster, rows: Integers) -> Booleans:
@@ -155,7 +156,7 @@ def _at_target_loss(roster: Roster, rows: Integers) -> Booleans:
 
 def _start(stop_at: Floats) -> Floats:
     """Return the strides to the share `stop_at` for jobs with fewer than two losses: (jobs, TRAJECTORIES)."""
-    share = np.where(np.isnan(stop_at), STOP_AT, stop_at).clip(0.0, 1.0 - _TOLERANCE)
+    share = np.where(np.isnan(stop_at), STOP_AT, stop_at).clip(0.0, 1.0 - TOLERANCE)
     usual = (1.0 - share) ** (-1.0 / START_POWER) - 1.0
     return np.asarray(usual[:, None] * np.exp(START_SPREAD * _QUANTILES))
 
@@ -165,7 +166,7 @@ def _crossings(paths: Floats, goal: Floats, extent: Floats) -> Floats:
 
     There is one path and several goals, or one goal per path.
     """
-    near = goal + _TOLERANCE * np.abs(extent)
+    near = goal + TOLERANCE * np.abs(extent)
     above = np.count_nonzero(paths > near[:, :, None], axis=2)
     last = len(KNOTS) - 1
     k = above.clip(1, last)

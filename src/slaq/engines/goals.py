@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from slaq.core.direction import turned
+from slaq.core.progress import is_number
+from slaq.jobs.options import OnNan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What ends a job as completed; None for an option that was not given."""
+    """What ends a job early; None for an option that was not given."""
 
     #: Whether its loss is a number that should rise.
     maximize: bool = False
@@ -19,12 +21,22 @@ class Goal:
     stop_at: float | None = None
     #: Seconds after its program began.
     time_budget: float | None = None
+    #: What becomes of a job whose loss is no finite number; None for what is usual for such a job.
+    on_nan: str | None = None
 
     @classmethod
     def asked(cls, options: Mapping[str, Any]) -> Self:
         """Return the goal in a job's options."""
-        found = {name: options.get(name) for name in cls.__slots__}
-        return cls(**{name: value for name, value in found.items() if value is not None})
+        asked = {name: value for name in cls.__slots__ if (value := options.get(name)) is not None}
+        # In a group there are others to run in its place.
+        usual = OnNan.STOP if options.get("group") else OnNan.GO_ON
+        return cls(**{"on_nan": usual} | asked)
+
+    def astray(self, loss: float) -> str:
+        """Return why a job with this loss is to end as diverged; an empty string if it goes on."""
+        if self.on_nan != OnNan.STOP or is_number(loss):
+            return ""
+        return f"its loss is {loss:g}, and the job was to stop at such a loss"
 
     def reached(self, iteration: int, first_loss: float, loss: float) -> str:
         """Return why the job has reached its goal after this iteration; an empty string if it has not."""

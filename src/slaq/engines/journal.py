@@ -9,18 +9,21 @@ from typing import Any, Protocol
 from slaq.core.demand import Demand
 from slaq.core.events import (
     CapacityChanged,
+    CpuUsed,
     CurveBegan,
     DemandChanged,
     EndForeseen,
     Event,
     JobDelayed,
     JobEnded,
+    JobEnding,
     JobLost,
     LearningRateChanged,
     LossObserved,
     TrainingChanged,
 )
 from slaq.core.job import JobState, Observation
+from slaq.core.progress import is_number
 from slaq.ports import Clock
 
 _log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Journal:
         self._listener = listener
         self._lock = threading.Lock()
         self._entries: list[JournalEntry] = []
+        #: Of jobs that have not ended and reported losses: the last one, and the last that was a number.
+        self._losses: dict[str, tuple[float, float | None]] = {}
 
     def take(self) -> Sequence[JournalEntry]:
         """Return what has happened since the last call."""
@@ -121,6 +126,14 @@ class Journal:
         """Note that a started job cannot run yet, and why; without a reason, that it runs now."""
         self._add(JobDelayed(job_id=job_id, at=0.0, reason=reason))
 
+    def ending(self, job_id: str, reason: str, grace: float) -> None:
+        """Note that a job was told to end, and the seconds it has to do so."""
+        self._add(JobEnding(job_id=job_id, at=0.0, reason=reason, grace=grace))
+
+    def used(self, job_id: str, cpu_seconds: float) -> None:
+        """Note the CPU seconds that a job has used in all, whether or not it reports losses."""
+        self._add(CpuUsed(job_id=job_id, at=0.0, cpu_seconds=cpu_seconds))
+
     def lost(self, job_id: str, reason: str) -> None:
         """Note that a job stopped running through no fault of its own."""
         self._add(JobLost(job_id=job_id, at=0.0, reason=reason))
@@ -133,9 +146,31 @@ class Journal:
         with self._lock:
             # Stamped here, so that the order of the entries is the order of their times.
             event = replace(event, at=self._clock.now())
+            if isinstance(event, LossObserved):
+                self._follow(event.job_id, event.observation.loss)
+            elif isinstance(event, CurveBegan):
+                self._losses.pop(event.job_id, None)
+            elif isinstance(event, JobEnded):
+                event, ending = self._judged(event, ending)
             self._entries.append(JournalEntry(event, ending))
         if self._listener is not None:
             try:
                 self._listener.happened(event, ending)
             except Exception:
                 _log.exception("listener failed", extra={"event": type(event).__name__})
+
+    def _follow(self, job_id: str, loss: float) -> None:
+        _, number = self._losses.get(job_id, (loss, None))
+        self._losses[job_id] = loss, loss if is_number(loss) else number
+
+    def _judged(self, end: JobEnded, ending: Ending | None) -> tuple[JobEnded, Ending | None]:
+        """Return an end as diverged where a job completed with a last loss that is no number, whatever ran it."""
+        last, number = self._losses.pop(end.job_id, (0.0, None))
+        if end.state is not JobState.COMPLETED or is_number(last):
+            return end, ending
+        before = (
+            "no loss before was a number" if number is None else f"the last number before it was {number:g}"
+        )
+        state, reason = JobState.DIVERGED, f"its last loss is {last:g}; {before}"
+        told = None if ending is None else replace(ending, state=state, reason=reason)
+        return replace(end, state=state, reason=reason), told

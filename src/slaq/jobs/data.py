@@ -52,11 +52,11 @@ class Dataset:
         elif hasattr(self.x, "tocsr"):
             object.__setattr__(self, "x", self.x.tocsr())
         else:
-            object.__setattr__(self, "x", np.ascontiguousarray(self.x))
+            object.__setattr__(self, "x", _numbers(self.x, "features"))
         if self.x.ndim != 2:
             raise DataError(f"features must have two dimensions, rows and columns, not {self.x.ndim}")
         if self.y is not None:
-            object.__setattr__(self, "y", np.ascontiguousarray(self.y))
+            object.__setattr__(self, "y", _numbers(self.y, "targets"))
             if len(self.y) != self.x.shape[0]:
                 raise DataError(f"there are {self.x.shape[0]} rows of features but {len(self.y)} targets")
 
@@ -86,3 +86,30 @@ class Dataset:
             Partition(index, start, self.x[start:stop], None if self.y is None else self.y[start:stop])
             for index, (start, stop) in enumerate(pairwise(edges))
         ]
+
+
+def _numbers(values: Any, what: str) -> NDArray[Any]:
+    """Return an array; raises DataError where a column of a table holds what is no number."""
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind != "O":
+        return array
+    columns = array.reshape(len(array), -1).T if array.size else ()
+    names = list(getattr(values, "columns", [getattr(values, "name", None)]))
+    for place, column in enumerate(columns):
+        for value in column.tolist():
+            if not isinstance(value, str | bytes) and _is_number(value):
+                continue
+            name = names[place] if len(names) == len(columns) else None
+            where = f"column {place} of the {what}" if name is None else f"column {name!r} of the {what}"
+            raise DataError(
+                f"{where} holds {value!r}, which is no number; turn it into numbers, or leave it out"
+            )
+    return array.astype(np.float64)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -87,9 +87,9 @@ def whole(noun: str = "a whole number", *, least: int, most: int) -> OptionType:
     return OptionType(wanted=bounded.wanted, metavar="N", schema=schema, read=read, parse=_number_in)
 
 
-def seconds(*, zero: bool = False) -> OptionType:
+def seconds(*, zero: bool = False, most: float = 1e9) -> OptionType:
     """A span of time in seconds, above 0 or from 0 on; a text may give it in other units, as in 1h30m."""
-    bounded = number("seconds", above=None if zero else 0, least=0, most=1e9)
+    bounded = number("seconds", above=None if zero else 0, least=0, most=most)
     text = {"type": "string", "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s?)?$", "minLength": 1}
     return OptionType(
         wanted=f"{bounded.wanted}, or a text such as '90s', '10m' or '1h30m'",

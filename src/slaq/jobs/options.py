@@ -39,8 +39,20 @@ TAG = re.compile(r"[\w.:/@+-]{1,100}")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 #: Options that are paths of what is there already. A service takes them as whole paths only.
 PATHS = ("cwd", "checkpoint")
+#: Options that name other jobs to wait for.
+WAITS = ("after", "after_any")
 #: Bounds on what one job may carry.
+MOST_GRACE = 600.0
 MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
+
+
+class OnNan(StrEnum):
+    """What becomes of a job whose loss is no finite number."""
+
+    #: It is ended, as diverged.
+    STOP = "stop"
+    #: It goes on; it has diverged if it ends with such a loss.
+    GO_ON = "go-on"
 
 
 class IfLost(StrEnum):
@@ -151,12 +163,20 @@ Memory = Annotated[
         usual="no limit",
     ),
 ]
-_RESTARTS = Option(
+_RETRY = Option(
     type=whole(least=0, most=10**6),
-    help="How often the job is started again: a program whose driver is lost, from its last checkpoint; a command "
-    "that fails, from its beginning.",
+    help="How often the job is started again after a failure: a program whose driver is lost, from its last "
+    "checkpoint; a command that fails, from its beginning.",
     usual="2 for a program, 0 for a command",
 )
+Grace = Annotated[
+    float | None,
+    Option(
+        type=seconds(zero=True, most=MOST_GRACE),
+        help="How long the job has to end once it is told to, before it is killed.",
+        usual="30, or what the service is set to",
+    ),
+]
 Cwd = Annotated[
     str | os.PathLike[str] | None,
     Option(type=path("the path of a folder"), help="The folder that the job runs in.", usual="here"),
@@ -215,6 +235,14 @@ class JobOptions(TypedDict, total=False):
         int | None,
         Option(type=_COUNT, help="End the job, as completed, after so many iterations.", usual="never"),
     ]
+    on_nan: Annotated[
+        Literal["stop", "go-on"] | OnNan | None,
+        Option(
+            type=choice(tuple(OnNan)),
+            help="What happens when the loss is not a finite number: the job is ended as diverged, or goes on.",
+            usual="stop for a job of a group, else go-on",
+        ),
+    ]
     trains: Annotated[
         bool,
         Option(
@@ -240,6 +268,17 @@ class JobOptions(TypedDict, total=False):
         ),
     ]
     after: Annotated[
+        Sequence[str],
+        Option(
+            type=texts(
+                "a list of at most 100 ids of jobs", text("an id", metavar="JOB", longest=200), most=100
+            ),
+            help="Jobs that must have completed before this one starts. Where one fails, diverges or is cancelled, "
+            "this one is cancelled.",
+            default=(),
+        ),
+    ]
+    after_any: Annotated[
         Sequence[str],
         Option(
             type=texts(
@@ -273,7 +312,7 @@ class ProgramOptions(SparkProgramOptions, total=False):
     """What a training program on this machine takes."""
 
     memory: Memory
-    max_restarts: Annotated[int, replace(_RESTARTS, default=2)]
+    retry: Annotated[int, replace(_RETRY, default=2)]
     task_timeout: Annotated[
         float | None,
         Option(
@@ -302,7 +341,7 @@ class CommandOptions(FitOptions, total=False):
             usual="as many as the cores that the job can expect to hold when it starts",
         ),
     ]
-    max_restarts: Annotated[int, replace(_RESTARTS, default=0)]
+    retry: Annotated[int, replace(_RETRY, default=0)]
     loss_pattern: Annotated[
         str | None,
         Option(type=loss_pattern(), help="Finds the losses in the lines that the job prints.", usual="none"),
@@ -331,6 +370,7 @@ class CommandOptions(FitOptions, total=False):
             usual="the most likely one",
         ),
     ]
+    grace: Grace
     cwd: Cwd
     env: Env
 
@@ -361,6 +401,15 @@ class _OwnedOptions(TypedDict, total=False):
             also=("--param", "-p"),
         ),
     ]
+    notify: Annotated[
+        str | None,
+        Option(
+            type=text("a command of at most 10,000 characters", metavar="COMMAND", longest=10_000),
+            help="A command for the shell, run as the job's owner when the job has ended; SLAQ_JOB and SLAQ_STATE "
+            "say which and how.",
+            usual="none",
+        ),
+    ]
     user: Annotated[
         str | None,
         Option(
@@ -388,6 +437,7 @@ class _ResumedOptions(_OwnedOptions, total=False):
 class ServiceProgramOptions(ProgramOptions, _ResumedOptions, total=False):
     """What a training program takes that a service runs."""
 
+    grace: Grace
     cwd: Cwd
     env: Env
     python: Annotated[
@@ -532,6 +582,11 @@ class OptionSet(Generic[Options]):
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
         return function
+
+
+def waits(options: Mapping[str, Any]) -> bool:
+    """Return whether a job waits for others, or for a moment: what it runs may be made until then."""
+    return any(options.get(name) for name in (*WAITS, "arrival"))
 
 
 def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:

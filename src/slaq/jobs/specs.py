@@ -36,4 +36,5 @@ def spec_of(
         stop_at=asked["stop_at"],
         max_iterations=asked["max_iterations"],
         after=tuple(asked["after"]),
+        after_any=tuple(asked["after_any"]),
     )

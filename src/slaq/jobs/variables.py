@@ -9,3 +9,5 @@ JOB, URL = "SLAQ_JOB", "SLAQ_URL"
 #: In jobs of a service: the job's own folder, which stays over restarts; how often the job was started; the number
 #: of the next loss that is new to the service.
 FOLDER, ATTEMPT, ITERATION = "SLAQ_JOB_DIR", "SLAQ_ATTEMPT", "SLAQ_ITERATION"
+#: In commands that are run when a job has ended: how it ended and why, its best loss, and how many it reported.
+STATE, REASON, BEST_LOSS, LOSSES = "SLAQ_STATE", "SLAQ_REASON", "SLAQ_BEST_LOSS", "SLAQ_LOSSES"

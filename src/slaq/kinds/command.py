@@ -50,7 +50,7 @@ class CommandKind(JobKind):
     @override
     def prepare(self, row: JobRow, submission: Submission, progress: Progress) -> None:
         assert submission.command is not None
-        command = Command(argv=submission.command, max_restarts=submission.options["max_restarts"])
+        command = Command(argv=submission.command, retry=submission.options["retry"])
         self.processes.prepare(row, submission, progress, command)
 
     @override

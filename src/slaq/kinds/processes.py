@@ -50,7 +50,7 @@ class Command:
 
     argv: tuple[str, ...]
     #: How often it is run again after it failed.
-    max_restarts: int = 0
+    retry: int = 0
     definition: Mapping[str, Any] | None = None
 
 
@@ -137,11 +137,12 @@ class ProcessJobs:
             threads=asked.get("threads"),
             memory=row.spec.demand.memory,
             open_files=self.open_files,
+            grace=asked.get("grace"),
         )
         return CommandJob(
             command=spec,
             goal=Goal.asked(submission.options),
-            max_restarts=command.max_restarts,
+            retry=command.retry,
             last_iteration=progress.last_iteration,
             first_loss=progress.first_loss,
             spent_seconds=progress.seconds,

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -35,6 +35,8 @@ th, td { padding: .45rem .5rem; border-bottom: 1px solid var(--rule); text-align
   white-space: nowrap; }
 th:first-child { text-align: left; font-weight: 500; padding-left: 0; }
 thead th { color: var(--muted); font-weight: 600; white-space: normal; vertical-align: bottom; }
+table.jobs td:last-child, table.jobs td:nth-last-child(2) { white-space: normal; min-width: 14rem;
+  text-align: left; overflow-wrap: anywhere; }
 td small { display: block; color: var(--accent); font-size: .82rem; line-height: 1.2; }
 figure { margin: 1rem 0 0; }
 figure svg { width: 100%; max-width: 42rem; height: auto; display: block; }
@@ -69,6 +71,8 @@ class Results:
     baseline: str
     outcomes: Mapping[str, Outcome]
     story: Story | None
+    #: One row for each job, by heading; every row has the same headings.
+    jobs: Sequence[Mapping[str, str]] = ()
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
@@ -83,6 +87,7 @@ def render(setting: ReportSetting, results: Results) -> str:
         f'<p class="lead">{escape(headline(results.summaries, results.baseline))}</p>',
         _table(results),
         *_figures(results),
+        *_jobs(results.jobs),
         "<h2>What each number means</h2>",
         _definitions({measure.name: measure.definition for measure in MEASURES}),
         "<h2>What was run</h2>",
@@ -127,6 +132,23 @@ def _row(measure: Measure, results: Results) -> str:
         small = f"<small>{escape(change)}</small>" if change else ""
         cells.append(f"<td>{escape(measure.text(summary))}{small}</td>")
     return f'<tr><th scope="row">{escape(measure.name)}</th>{"".join(cells)}</tr>'
+
+
+def _jobs(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the table of the jobs, if there is one."""
+    if not rows:
+        return []
+    heads = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in rows[0])
+    lines = []
+    for row in rows:
+        first, *others = row.values()
+        cells = "".join(f"<td>{escape(text)}</td>" for text in others)
+        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return [
+        f'<h2>The jobs</h2>\n<div class="scroll"><table class="jobs">\n<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table></div>"
+    ]
 
 
 def _figures(results: Results) -> list[str]:

@@ -21,7 +21,7 @@ WITHHELD: Mapping[str, Any] = {
 # fmt: off
 DISCLOSED = frozenset({
     "id", "owner", "state", "work", "trains", "maximize", "weight", "min_cores", "max_cores", "sizes", "memory",
-    "arrival", "after", "target_loss", "stop_at", "deadline", "submitted_at", "started_at", "ended_at",
+    "arrival", "after", "after_any", "target_loss", "stop_at", "deadline", "submitted_at", "started_at", "ended_at",
     "cores", "can_use", "iteration", "total", "first_loss", "loss", "best_loss", "reduction", "diverged",
     "cpu_seconds", "attempts", "prospect",
 })

@@ -13,7 +13,7 @@ from slaq.core.job import JobState
 from slaq.scheduler import Scheduler
 from slaq.service import views
 from slaq.service.access import Access
-from slaq.service.live_job import LiveJob, how_ended
+from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
 from slaq.service.overrides import Overrides
@@ -141,7 +141,7 @@ def _why_nothing(job: LiveJob) -> str:
     """Return why a job that is not in the last decision holds no cores."""
     job_id = job.row.id
     if job.state.ended:
-        return f"{job_id} has {how_ended(job.state)}{f': {job.reason}' if job.reason else ''}."
+        return f"{job_id} has {job.state.perfect}{f': {job.reason}' if job.reason else ''}."
     if job.state is JobState.PAUSED:
         return f"{job_id} is paused and holds nothing; `slaq resume {job_id}` resumes it."
     if job.state is JobState.QUEUED or job.delayed:

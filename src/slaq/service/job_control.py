@@ -9,7 +9,7 @@ from slaq.core.job import JobState
 from slaq.jobs.options import CHANGES, JobChanges, ServiceOptions, conflict_in
 from slaq.service.access import Access
 from slaq.service.kinds import Remote
-from slaq.service.live_job import LiveJob, how_ended
+from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.loop import EpochLoop
 from slaq.service.records import Identity
@@ -38,8 +38,8 @@ class JobControl:
                 self._live_jobs.publish("job.paused" if paused else "job.resumed", job)
         return job
 
-    def cancel(self, who: Identity, job_id: str) -> LiveJob:
-        """Ask for a job's end."""
+    def cancel(self, who: Identity, job_id: str, *, now: bool = False) -> LiveJob:
+        """Ask for a job's end; with `now` it is killed, whatever time it has left to end."""
         with self._loop.changing() as scheduler:
             job = self._unfinished(who, job_id)
             job.ending = True
@@ -47,6 +47,8 @@ class JobControl:
                 self._live_jobs.end(job_id, JobState.CANCELLED, "stopped on request")
             else:
                 scheduler.engine.stop(job_id)
+                if now:
+                    self._loop.kill(job_id)
         return job
 
     def change(self, who: Identity, job_id: str, changes: JobChanges) -> LiveJob:
@@ -79,7 +81,7 @@ class JobControl:
     def end(self, who: Identity, job_id: str, state: JobState, reason: str) -> LiveJob:
         """End an external job with the state that its owner reports."""
         if not state.ended:
-            raise JobOptionError("state", str(state), "completed, failed or cancelled")
+            raise JobOptionError("state", str(state), "completed, diverged, failed or cancelled")
         # Not between two epochs either: the job may have much that was not passed on since its start.
         job = self._unfinished(who, job_id)
         while not _remote(job).catch_up(job.row.identity):
@@ -97,7 +99,7 @@ class JobControl:
         job = self._access.own(who, job_id)
         if job.state.ended:
             raise ConflictError(
-                f"job {job_id!r} has {how_ended(job.state)}", "submit it again to run it once more"
+                f"job {job_id!r} has {job.state.perfect}", "submit it again to run it once more"
             )
         return job
 

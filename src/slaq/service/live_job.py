@@ -1,13 +1,12 @@
 """One job: its stored row and its current state."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
-from slaq.core.direction import best_of
 from slaq.core.events import CpuUsed, LossObserved
 from slaq.core.job import JobState
+from slaq.core.progress import LossRange
 from slaq.core.stopping import StopAt
 from slaq.jobs.demands import written_demand
 from slaq.service.kinds import JobKind, Kinds
@@ -39,10 +38,8 @@ class LiveJob:
     #: Where its losses come from, and what is wrong with that.
     loss_source: str = ""
     loss_trouble: str = ""
-    first_loss: float | None = None
-    loss: float | None = None
-    best_loss: float | None = None
-    diverged: bool = False
+    #: Its first, last and best loss.
+    losses: LossRange = field(default_factory=LossRange)
     cpu_seconds: float = 0.0
     #: What `cpu_seconds` was when it was last started, with the CPU seconds of the losses since.
     cpu_observed: float = 0.0
@@ -72,10 +69,13 @@ class LiveJob:
             total=row.total,
             loss_source=row.loss_source,
             loss_trouble=row.loss_trouble,
-            first_loss=row.first_loss,
-            loss=row.loss,
-            best_loss=row.best_loss,
-            diverged=row.iteration >= 0 and row.loss is None,
+            losses=LossRange(
+                first=row.first_loss,
+                last=row.loss,
+                best=row.best_loss,
+                diverged=row.iteration >= 0 and row.loss is None,
+                maximize=row.spec.maximize,
+            ),
             cpu_seconds=row.cpu_seconds,
             cpu_observed=row.cpu_seconds,
             cores=row.cores,
@@ -91,22 +91,12 @@ class LiveJob:
         self.cpu_observed += seen.cpu_seconds
         self.cpu_seconds = max(self.cpu_seconds, self.cpu_observed)
         self.fresh = True
-        self.diverged = not math.isfinite(seen.loss)
-        if self.diverged:
-            self.loss = None
-            return
-        self.loss = seen.loss
-        if self.first_loss is None:
-            self.first_loss = self.best_loss = seen.loss
-        else:
-            before = () if self.best_loss is None else (self.best_loss,)
-            self.best_loss = best_of((*before, seen.loss), self.row.spec.maximize)
+        self.losses.add(seen.loss)
 
     def forget_curve(self) -> None:
         """Show no loss until the next one: the job begins from nothing."""
         self.iteration = -1
-        self.first_loss = self.loss = self.best_loss = None
-        self.diverged = False
+        self.losses = LossRange(maximize=self.row.spec.maximize)
         self.reduction = 0.0
 
     def use(self, event: CpuUsed) -> None:
@@ -155,6 +145,7 @@ class LiveJob:
             stop_at=asked["stop_at"],
             deadline=row.spec.deadline,
             after=row.spec.after,
+            after_any=row.spec.after_any,
             arrival=row.spec.arrival,
             submitted_at=row.submitted_at,
             started_at=row.started_at,
@@ -165,18 +156,13 @@ class LiveJob:
             total=self.known_end,
             loss_source=self.loss_source,
             loss_trouble=self.loss_trouble,
-            first_loss=self.first_loss,
-            loss=self.loss,
-            best_loss=self.best_loss,
+            first_loss=self.losses.first,
+            loss=self.losses.last,
+            best_loss=self.losses.best,
             reduction=self.reduction,
-            diverged=self.diverged,
+            diverged=self.losses.diverged,
             cpu_seconds=self.cpu_seconds,
             attempts=row.attempts,
             directory=self.directory,
             prospect=UNKNOWN if row.state.ended else self.prospect,
         )
-
-
-def how_ended(state: JobState) -> str:
-    """Return the verb for a final state, as in "it has completed"."""
-    return "been cancelled" if state is JobState.CANCELLED else str(state)

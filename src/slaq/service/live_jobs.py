@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,8 @@ from slaq.core.events import (
     LossSourceChanged,
 )
 from slaq.core.job import JobSpec, JobState
-from slaq.core.stopping import reduction_made
+from slaq.core.progress import has_shown_its_end
+from slaq.core.stopping import Aim, reduction_made
 from slaq.ports import Clock
 from slaq.service.event_broker import EventBroker
 from slaq.service.kinds import Kinds
@@ -28,8 +29,8 @@ from slaq.service.records import NoticeKind, Prospect
 from slaq.stores.sqlite import SqliteStore
 from slaq.stores.sqlite.records import JobRow
 
-#: A job with more losses was in a decision shortly before its end, which measured it.
-LONGEST_MEASURED = 1_000
+#: A job with more losses is not measured by its curve, which takes long to read: its last decision has.
+LONGEST_MEASURED = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class LiveJobs:
     clock: Clock
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    #: Called with each job whose end is stored.
+    ended: Callable[[LiveJob], None] = lambda job: None
     #: Ends that are not in the store yet: until they are, their jobs are shown as they were.
     _ends: dict[str, JobEnded] = field(default_factory=dict)
 
@@ -141,13 +144,13 @@ class LiveJobs:
         """Apply a decision to the views; return the jobs that reached `stop_at`, with their reduction."""
         done = []
         held = set(decision.ids)
-        for job_id, cores, loss in zip(
-            decision.ids, decision.cores.tolist(), decision.loss.tolist(), strict=True
+        for job_id, cores, made in zip(
+            decision.ids, decision.cores.tolist(), decision.made.tolist(), strict=True
         ):
             job = self.jobs.get(job_id)
             if job is None:
                 continue
-            job.cores, job.reduction = cores, 1.0 - loss
+            job.cores, job.reduction = cores, made
             job.prospect = prospects.get(job_id, UNKNOWN)
             if job.enough is not None and job.enough.found(job.iteration + 1, job.reduction):
                 done.append((job_id, job.reduction))
@@ -165,10 +168,10 @@ class LiveJobs:
             job.fresh = False
             body = {
                 "iteration": job.iteration,
-                "loss": job.loss,
+                "loss": job.losses.last,
                 "reduction": job.reduction,
                 "cores": job.cores,
-                "diverged": job.diverged,
+                "diverged": job.losses.diverged,
             }
             self.publish("job.observed", job, body)
 
@@ -188,17 +191,27 @@ class LiveJobs:
 
     def _remove(self, job_id: str) -> None:
         end, job = self._ends.pop(job_id), self.jobs[job_id]
-        self._measure(job)
+        self._measure(job, end.state)
         job.row = replace(job.row, state=end.state, reason=end.reason, ended_at=end.at)
         del self.jobs[job_id]
         self.publish("job.ended", job)
+        self.ended(job)
 
-    def _measure(self, job: LiveJob) -> None:
-        """Measure how far a job came that reported something after the last decision about it."""
-        if job.fresh and 0 < job.iteration < LONGEST_MEASURED:
-            # A job that cannot be measured has ended all the same.
-            with suppress(SlaqError):
-                losses = self.store.observations(job.row.id).loss
-                target = job.submission.options["target_loss"]
-                job.reduction = reduction_made(losses, target, maximize=job.row.spec.maximize)
-                self.store.change(job.row.id, reduction=job.reduction)
+    def _measure(self, job: LiveJob, state: JobState) -> None:
+        """Measure how far a job came by its whole curve.
+
+        The last decision saw the same curve, but not always all of it, and coarser where losses came fast.
+        """
+        asked = job.submission.options
+        maximize = job.row.spec.maximize
+        aim = Aim(target=asked["target_loss"], stop_at=asked["stop_at"], maximize=maximize)
+        # A job that cannot be measured has ended all the same.
+        with suppress(SlaqError):
+            if has_shown_its_end(state, aim.target, aim.stop_at):
+                first, best = job.losses.first, job.losses.best
+                job.reduction = 0.0 if first is None or best is None else float(best != first)
+            elif 0 < job.iteration < LONGEST_MEASURED:
+                job.reduction = reduction_made(self.store.observations(job.row.id).loss, aim, state)
+            else:
+                return
+            self.store.change(job.row.id, reduction=job.reduction)

@@ -104,6 +104,10 @@ class EpochLoop:
             yield scheduler
         self._clock.wake()
 
+    def kill(self, job_id: str) -> None:
+        """End a job at once that was told to end."""
+        self._engine.kill(job_id)
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -88,7 +88,7 @@ class _Metrics(Collector):
             "slaq_granted_cores": ("Cores handed out.", self._loop.decided.granted),
             "slaq_diverged_jobs": (
                 "Jobs whose last loss is not a finite number.",
-                sum(job.diverged for job in jobs),
+                sum(job.losses.diverged for job in jobs),
             ),
             "slaq_epoch_seconds": ("Seconds that the last epoch took.", status.seconds),
             "slaq_decision_age_seconds": ("Seconds since the last epoch.", age),

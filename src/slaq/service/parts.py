@@ -45,6 +45,34 @@ class Watched(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job that has ended, and the command that its owner wants to be run then."""
+
+    owner: str
+    command: str
+    #: Where it is run; None for the owner's home.
+    cwd: str | None
+    #: Variables of its environment.
+    env: Mapping[str, str]
+
+
+class Notifier(Protocol):
+    """Runs what owners asked to be run when their jobs have ended. May be called from any thread."""
+
+    def check(self, owner: str) -> None:
+        """Raise a SlaqError where nothing can be run for that owner."""
+        ...
+
+    def notify(self, job: EndedJob, told: Callable[[str], None]) -> None:
+        """Run a job's command soon, and call `told` with what went wrong, or with nothing; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """End what runs, and run nothing more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a service is composed of."""
 
@@ -57,6 +85,8 @@ class Parts:
     roster: Roster
     #: Into how many units decisions cut a core.
     units_per_core: int
+    #: Runs the commands of jobs that have ended.
+    notifier: Notifier
     #: What the machine itself allows: reasons to hold jobs back beside those that settings and users give.
     admission: Sequence[AdmissionRule] = ()
     #: Returns in a word how the engine enforces shares; None before the first job.

@@ -8,7 +8,7 @@ from slaq.core.demand import Sizes
 from slaq.core.errors import CommandError
 from slaq.core.job import JobState
 from slaq.jobs.grid import Kept, kept
-from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, OptionSet, ServiceOptions
+from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, WAITS, OptionSet, ServiceOptions
 
 #: The options that a job takes, by what it runs.
 OPTION_SETS: Mapping[str, OptionSet[Any]] = {
@@ -74,10 +74,12 @@ class Submission:
 
     def waiting_for(self, ids: Mapping[str | None, str]) -> "Submission":
         """Return the submission with the ids of the jobs that it waits for by name."""
-        if not self.options.get("after"):
-            return self
-        after = tuple(ids.get(name, name) for name in self.options["after"])
-        return replace(self, options={**self.options, "after": after})
+        named = {
+            name: tuple(ids.get(job, job) for job in self.options[name])  # type: ignore[literal-required]
+            for name in WAITS
+            if self.options.get(name)
+        }
+        return replace(self, options=cast(ServiceOptions, {**self.options, **named}))
 
     def as_json(self) -> dict[str, Any]:
         """Return the submission as the API takes it and the store keeps it: options beside what the job runs."""
@@ -140,8 +142,9 @@ class JobView:
     target_loss: float | None
     stop_at: float | None
     deadline: float | None
-    #: The jobs that must have ended before it starts.
+    #: The jobs that must have completed before it starts, and those that must have ended.
     after: tuple[str, ...]
+    after_any: tuple[str, ...]
     #: When it is due.
     arrival: float
     submitted_at: float
@@ -221,6 +224,7 @@ NoticeKind = Literal[
     "job.resumed",
     "job.changed",
     "job.ended",
+    "job.notified",
     "decision",
     "cluster.changed",
     # Notices were lost: the listener was too slow, or away for too long.

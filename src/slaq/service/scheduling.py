@@ -7,6 +7,8 @@ from slaq.config.service import ServiceSettings
 from slaq.core.admission import Admission, MostJobs, MostJobsOfOwner, Rule
 from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
+from slaq.core.errors import UnknownJobError
+from slaq.core.job import JobState
 from slaq.core.policies import BetweenOwners
 from slaq.scheduler import Scheduler
 from slaq.service.admission import CoresOfOwner, Paused, StoreWritable
@@ -38,6 +40,7 @@ def make_loop(
                 *_rules(settings, live_jobs, overrides),
                 *parts.admission,
             ],
+            ended=_ended(live_jobs),
             written=lambda moment: f"{datetime.fromtimestamp(moment):%F %T}",
         ),
         epoch=0 if last is None else last.epoch + 1,
@@ -46,6 +49,17 @@ def make_loop(
         scheduler.admission.running.begin(restart.job.row.spec)
         engine.begin(restart.job, fresh_curve=restart.fresh_curve)
     return EpochLoop(scheduler, parts.engine, store, live_jobs)
+
+
+def _ended(live_jobs: LiveJobs) -> Callable[[str], JobState | None]:
+    def state_of(job_id: str) -> JobState | None:
+        try:
+            return live_jobs.find(job_id).state
+        except UnknownJobError:
+            # Removed since; what waited for it was looked at soon after its end.
+            return None
+
+    return state_of
 
 
 def chosen_policy(policies: Policies, overrides: Overrides) -> Policy:

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 from slaq.config.service import ServiceSettings
 from slaq.core.errors import ClosingError, DuplicateJobError, UnknownDecisionError
 from slaq.core.job import JobState
+from slaq.jobs import variables
 from slaq.jobs.options import JobChanges
 from slaq.service import disclosure, views
 from slaq.service.access import Access, check_admin, may_change, owner_of
@@ -24,7 +25,7 @@ from slaq.service.listing import Filters, Wanted, last, page
 from slaq.service.live_job import LiveJob
 from slaq.service.live_jobs import LiveJobs
 from slaq.service.overrides import Overrides
-from slaq.service.parts import Parts, Watched
+from slaq.service.parts import EndedJob, Parts, Watched
 from slaq.service.records import ClusterView, Identity, JobView, LogChunk, Notice, Submission, UserView
 from slaq.service.retention import Retention
 from slaq.service.scheduling import chosen_policy, make_loop
@@ -34,6 +35,8 @@ from slaq.stores.sqlite.records import JobRow
 
 #: Bytes of a log that are handed out at a time.
 MOST_LOG = 1 << 20
+#: Characters of a reason that a command is told when a job has ended.
+MOST_REASON = 2_000
 #: Epochs without a decision after which the service counts as stuck.
 STUCK_EPOCHS = 30
 
@@ -55,6 +58,7 @@ class Service:
         self._next_number: dict[str, int] = {}
         self._broker = EventBroker(lambda count: parts.store.next_notice(count).start)
         self._live_jobs = LiveJobs(parts.store, parts.kinds, self._broker, parts.clock)
+        self._live_jobs.ended = self._notify
         self._access = Access(lambda: self.settings, self._live_jobs)
         self._overrides = Overrides(self.store, settings)
         self._users = Users(self._overrides, self._live_jobs)
@@ -73,9 +77,11 @@ class Service:
         self._check_open()
         submission = submission.completed()
         owner = owner_of(who, submission)
-        for awaited in submission.options["after"]:
+        for awaited in (*submission.options["after"], *submission.options["after_any"]):
             self._access.find(who, awaited)
         self._parts.kinds.find(submission).check(submission, owner)
+        if submission.options["notify"] is not None:
+            self._parts.notifier.check(owner)
         # Between two epochs, so that the scheduler cannot start a job that is not among the live ones.
         with self._loop.changing():
             self._users.check_room(owner)
@@ -191,9 +197,9 @@ class Service:
         """Resume a paused job."""
         return self._control.pause(who, job_id, paused=False).view()
 
-    def cancel(self, who: Identity, job_id: str) -> JobView:
-        """Ask for a job's end; the job has ended when its state says so."""
-        return self._control.cancel(who, job_id).view()
+    def cancel(self, who: Identity, job_id: str, *, now: bool = False) -> JobView:
+        """Ask for a job's end; the job has ended when its state says so. With `now` it is killed at once."""
+        return self._control.cancel(who, job_id, now=now).view()
 
     def change(self, who: Identity, job_id: str, **changes: Unpack[JobChanges]) -> JobView:
         """Change a job's weight, tags or limit; what is not given stays as it is."""
@@ -427,10 +433,36 @@ class Service:
         self._closing = True
         self._retention.rounds.close()
         self._loop.close()
+        self._parts.notifier.close()
         self.store.close()
         _log.info("service closed")
 
     # Parts of the above
+
+    def _notify(self, job: LiveJob) -> None:
+        """Run what the owner of a job wants to be run at its end; the job's events tell how that went."""
+        asked, seen = job.submission.options, job.losses
+        if asked["notify"] is None:
+            return
+
+        def told(problem: str) -> None:
+            if problem:
+                _log.warning("notification failed", extra={"job": job.row.id, "reason": problem})
+            self._live_jobs.publish("job.notified", job, {"state": str(job.state), "reason": problem})
+
+        about = {
+            variables.JOB: job.row.id,
+            variables.STATE: str(job.state),
+            variables.REASON: job.reason[:MOST_REASON].replace("\0", " "),
+            variables.BEST_LOSS: "" if seen.best is None else repr(seen.best),
+            variables.LOSSES: str(job.iteration + 1),
+        }
+        env = {**asked.get("env", {}), **about}
+        cwd = asked.get("cwd")
+        ended = EndedJob(
+            owner=job.row.owner, command=asked["notify"], cwd=None if cwd is None else str(cwd), env=env
+        )
+        self._parts.notifier.notify(ended, told)
 
     def _told(self, who: Identity | None) -> tuple[str, ...]:
         troubles = self.troubles()

@@ -71,7 +71,9 @@ class MemoryStore(Store, History):
                 self._cluster_events.append(event)
             elif not isinstance(event, PASSING):
                 self._events[event.job_id].append(event)
-                self.ended += isinstance(event, JobEnded)
+                if isinstance(event, JobEnded):
+                    self.ended += 1
+                    self.withdraw(event.job_id)
 
     @override
     def record(self, decision: Decision, grant: Grant) -> None:

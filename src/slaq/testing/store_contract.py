@@ -122,7 +122,7 @@ class StoreContract:
         demand = Demand(least=0.5, most=6.0, sizes=(1.0, 2.0, 4.0), memory=10**9)
         spec = JobSpec(
             id="a", trains=False, weight=2.5, demand=demand, target_loss=0.1, reserved=1.5, owner="ann",
-            deadline=60.0, stop_at=0.9, after=("b", "c"), maximize=True, max_iterations=9,
+            deadline=60.0, stop_at=0.9, after=("b", "c"), after_any=("d",), maximize=True, max_iterations=9,
         )  # fmt: skip
         store = self.open_store([spec])
         assert list(store.jobs()) == [spec]
@@ -139,6 +139,12 @@ class StoreContract:
         store.append([end])
         assert list(store.events("a")) == [observed("a", 0), observed("a", 1), end]
         assert list(store.events("b")) == [observed("b", 0)]
+
+    def test_a_job_that_ended_in_the_queue_is_not_queued(self) -> None:
+        """A job may end before it starts; then it no longer waits to be started."""
+        store = self.open_store([JobSpec(id="a"), JobSpec(id="b")])
+        store.append([JobEnded(job_id="a", at=1.0, state=JobState.CANCELLED, reason="not wanted any more")])
+        assert [spec.id for spec in store.queued()] == ["b"]
 
     def test_passing_events_are_no_part_of_the_history(self) -> None:
         """A store takes events that say how things are now, and does not read them back."""

@@ -115,9 +115,14 @@ def resume_job(job_id: JobId, service: Serving, who: Who) -> Response:
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobView, responses=refusals(404, 409, 507))
-def cancel_job(job_id: JobId, service: Serving, who: Who) -> Response:
+def cancel_job(
+    job_id: JobId,
+    service: Serving,
+    who: Who,
+    now: Annotated[bool, Query(description="Kill it at once, whatever time it has to end.")] = False,
+) -> Response:
     """Ask for a job's end."""
-    return reply(responses.JOB, service.cancel(who, job_id))
+    return reply(responses.JOB, service.cancel(who, job_id, now=now))
 
 
 @router.post("/jobs/{job_id}/end", response_model=JobView, responses=refusals(404, 409, 507))

@@ -161,7 +161,7 @@ class JobChange(OptionsBody):
 class JobEnd(Body):
     """How an external job ended."""
 
-    state: Literal["completed", "failed", "cancelled"]
+    state: Literal["completed", "diverged", "failed", "cancelled"]
     reason: Annotated[str, Field(max_length=1000, pattern=NO_NUL)] = Field("", description="One sentence.")
 
 

@@ -115,6 +115,7 @@ class DecisionRow(TypedDict):
     fair_share: float | None
     guarantee: float | None
     most: float | None
+    reduction: float | None
     competes: bool
     maximize: bool
 

@@ -77,8 +77,16 @@ class Comparison:
         save(overview(self._outcomes(), tell(histories, self.baseline)), path)
         announce("picture", path)
 
-    def write_report(self, path: Path, *, title: str, facts: Mapping[str, str], command: str) -> None:
-        """Write the HTML page about the runs to `path`."""
+    def write_report(
+        self,
+        path: Path,
+        *,
+        title: str,
+        facts: Mapping[str, str],
+        command: str,
+        jobs: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        """Write the HTML page about the runs, and about these jobs, to `path`."""
         from slaq import __version__
         from slaq.reports.page import ReportSetting, Results, render
         from slaq.reports.story import tell
@@ -88,6 +96,7 @@ class Comparison:
             baseline=self.baseline,
             outcomes=self._outcomes(),
             story=tell(histories, self.baseline),
+            jobs=jobs,
         )
         setting = ReportSetting(title=title, facts=facts, command=command, version=__version__)
         path.write_text(render(setting, results), encoding="utf-8")

@@ -1,12 +1,17 @@
 """The columns of a table of jobs, shared by `slaq ls` and `slaq top`."""
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from slaq.cli.display.spans import ago, ahead, span
+from slaq.cli.display.spans import ago, span
 from slaq.core.direction import turned
+from slaq.core.errors import UnknownNameError
 from slaq.core.job import JobState
+from slaq.core.progress import GOOD_ENOUGH, seconds_left
 from slaq.jobs.ranking import rank
 
 #: A job as the API returns it.
@@ -17,6 +22,7 @@ STYLES = {
     "running": "",
     "paused": "cyan",
     "completed": "green",
+    "diverged": "magenta",
     "failed": "red",
     "cancelled": "yellow",
 }
@@ -24,6 +30,9 @@ STYLES = {
 TROUBLED = "!"
 #: Letters of a job's parameters that a table shows.
 LONGEST = 60
+#: Characters of a command that a table shows.
+WIDEST = 60
+_INTERPRETER = re.compile(r"(^|/)python[\d.]*$")
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
 
@@ -37,6 +46,8 @@ class Column:
     #: The sort key; small values come first.
     key: Callable[[Shown], Any]
     numeric: bool = True
+    #: Whether it is shown where nobody chooses columns.
+    usual: bool = True
 
 
 def number(value: float | None) -> str:
@@ -54,8 +65,19 @@ def _loss(job: Shown, now: float) -> str:
     return f"{shown} {TROUBLED}" if job["loss_trouble"] else shown
 
 
+def done(made: float, iteration: int) -> str:
+    """Return the share of its reduction that a job has made; a dash before its second loss."""
+    return share(made) if iteration > 0 else "–"
+
+
+def expected(job: Shown, at: float | None, now: float, good: float = GOOD_ENOUGH) -> str:
+    """Return in how long a job is expected to have made a share; a dash if that is not known."""
+    left = seconds_left(job["reduction"], at, now, good)
+    return "–" if left is None else span(left) if left else "reached"
+
+
 def _done(job: Shown, now: float) -> str:
-    return share(job["reduction"]) if job["trains"] and job["iteration"] > 0 else "–"
+    return done(job["reduction"], job["iteration"]) if job["trains"] else "–"
 
 
 def _cores(job: Shown, now: float) -> str:
@@ -63,7 +85,7 @@ def _cores(job: Shown, now: float) -> str:
 
 
 def _expected(job: Shown, now: float) -> str:
-    return "–" if job["state"] in (*ENDED, "paused") else ahead(job["prospect"]["at_90"], now)
+    return "–" if job["state"] in (*ENDED, "paused") else expected(job, job["prospect"]["at_90"], now)
 
 
 def _chance(job: Shown, now: float) -> str:
@@ -86,9 +108,36 @@ def _waiting_first(job: Shown) -> tuple[bool, str]:
     return not _waiting(job, 0.0), job["reason"]
 
 
-def _best_first(job: Shown) -> float:
-    loss: float | None = job["loss"]
-    return float("inf") if loss is None else turned(loss, job["maximize"])
+def _best_first(name: str) -> Callable[[Shown], float]:
+    """Return the key by which the best of these numbers comes first, and a job without one last."""
+
+    def key(job: Shown) -> float:
+        loss: float | None = job[name]
+        return math.inf if loss is None else turned(loss, job["maximize"])
+
+    return key
+
+
+def runs(job: Shown, most: int = WIDEST) -> str:
+    """Return what a job runs, without the path of its interpreter; the end is cut off where it is long."""
+    program, *rest = str(job["summary"]).split(" ") or [""]
+    text = " ".join([*([] if _INTERPRETER.search(program) and rest else [program.rpartition("/")[2]]), *rest])
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _moment(name: str) -> Column:
+    """Return the column of a moment, the latest first."""
+
+    def text(job: Shown, now: float) -> str:
+        return "–" if job[name] is None else f"{datetime.fromtimestamp(job[name]):%Y-%m-%d %H:%M:%S}"
+
+    return Column(
+        name=name.removesuffix("_at"),
+        text=text,
+        key=lambda job: -_last(job[name], when_missing=-math.inf),
+        numeric=False,
+        usual=False,
+    )
 
 
 def _parameters(job: Shown, now: float) -> str:
@@ -127,7 +176,7 @@ COLUMNS: Mapping[str, Column] = {
         Column(name="cores", text=_cores, key=lambda job: -job["cores"]),
         Column(name="iteration", text=lambda job, now: str(job["iteration"]) if job["iteration"] >= 0 else "–",
                key=lambda job: -job["iteration"]),
-        Column(name="loss", text=_loss, key=_best_first),
+        Column(name="loss", text=_loss, key=_best_first("loss")),
         Column(name="best", text=lambda job, now: number(job["best_loss"]), key=rank),
         Column(name="done", text=_done, key=lambda job: -job["reduction"]),
         Column(name="90% in", text=_expected,
@@ -138,14 +187,32 @@ COLUMNS: Mapping[str, Column] = {
         Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
         Column(name="parameters", text=_parameters, key=_parameters_first, numeric=False),
         Column(name="reason", text=_waiting, key=_waiting_first, numeric=False),
+        Column(name="command", text=lambda job, now: runs(job), key=lambda job: job["summary"], numeric=False),
+        Column(name="tags", text=lambda job, now: ",".join(job["tags"]), key=lambda job: job["tags"],
+               numeric=False, usual=False),
+        Column(name="starts", text=lambda job, now: str(job["attempts"]), key=lambda job: -job["attempts"],
+               usual=False),
+        *(_moment(name) for name in ("submitted_at", "started_at", "ended_at")),
     )
 }  # fmt: skip
 
 
+def chosen(names: str) -> list[Column]:
+    """Return the columns of these names, which commas separate; the beginning of a name will do."""
+    return [_named(name.strip()) for name in names.split(",")]
+
+
+def _named(name: str) -> Column:
+    alike = [column for column in COLUMNS if column.lower().startswith(name.lower())] if name else []
+    if name not in COLUMNS and len(alike) != 1:
+        raise UnknownNameError("column", name, COLUMNS)
+    return COLUMNS[name if name in COLUMNS else alike[0]]
+
+
 def suited(jobs: Sequence[Shown], always: str = "") -> list[Column]:
     """Return the columns that differ between these jobs or from their defaults, and the one that is named."""
-    # The ids of a group's jobs begin with its name, and the best loss is that of a ranking.
-    left_out = {"group", "best"} - {always}
+    # The ids of a group's jobs begin with its name.
+    left_out = {"group", *(column.name for column in COLUMNS.values() if not column.usual)}
     if not any(job["parameters"] for job in jobs):
         left_out.add("parameters")
     if len({job["owner"] for job in jobs}) < 2:
@@ -156,4 +223,8 @@ def suited(jobs: Sequence[Shown], always: str = "") -> list[Column]:
         left_out.add("chance")
     if not any(_waiting(job, 0.0) for job in jobs):
         left_out.add("reason")
-    return [column for name, column in COLUMNS.items() if name not in left_out]
+    if all(job["best_loss"] is None for job in jobs):
+        left_out.add("best")
+    if not any(job["summary"] for job in jobs):
+        left_out.add("command")
+    return [column for name, column in COLUMNS.items() if name not in left_out - {always}]

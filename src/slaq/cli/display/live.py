@@ -14,10 +14,12 @@ from rich.text import Text
 from typing_extensions import override
 
 from slaq.cli.batch import Moment, Row
+from slaq.cli.display.job_columns import done
 from slaq.cli.display.say import say
 from slaq.cli.display.terminal import PlainConsole, cell
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.job import JobState
+from slaq.core.progress import GOOD_ENOUGH, reached
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 #: Width of a loss curve in characters.
@@ -30,14 +32,13 @@ NAME, KIND, NUMBERS = 28, 24, 47
 WIDE = 92
 #: Lines of the terminal that do not show jobs.
 AROUND = 4
-#: The share of its reduction at which a job is announced.
-ANNOUNCED_REDUCTION = 0.9
 STOPPING = "stopping; press Ctrl-C again to stop at once"
 
 _STYLES = {
     JobState.QUEUED: "dim",
     JobState.RUNNING: "",
     JobState.COMPLETED: "green",
+    JobState.DIVERGED: "magenta",
     JobState.FAILED: "red",
     JobState.CANCELLED: "yellow",
 }
@@ -45,6 +46,7 @@ _STYLES = {
 _ORDER = (
     JobState.RUNNING,
     JobState.FAILED,
+    JobState.DIVERGED,
     JobState.QUEUED,
     JobState.CANCELLED,
     JobState.COMPLETED,
@@ -86,7 +88,7 @@ class EventLines(View):
                 continue
             if row.losses or not row.state.ended:
                 self._tell(moment, row, "started", "started")
-            if row.reduction >= ANNOUNCED_REDUCTION and len(row.losses) > 1:
+            if reached(GOOD_ENOUGH, row.reduction) and len(row.losses) > 1:
                 loss = number(row.losses[-1])
                 self._tell(moment, row, "reached", f"90% of its forecast reduction, loss {loss}")
             if row.losses and not math.isfinite(row.losses[-1]):
@@ -190,7 +192,7 @@ def duration(seconds: float) -> str:
 
 def _cells(row: Row) -> list[Text]:
     loss = number(row.losses[-1]) if row.losses else "–"
-    share = f"{100 * max(row.reduction, 0.0):.0f}%" if len(row.losses) > 1 else "–"
+    share = done(row.reduction, len(row.losses) - 1)
     # A forecast needs two losses.
     forecast = number(row.expected) if math.isfinite(row.expected) and len(row.losses) > 1 else ""
     cores = "" if row.state.ended or row.state is JobState.QUEUED else f"{row.cores:.2f}"
@@ -218,14 +220,14 @@ def _fitting(rows: Sequence[Row], room: int) -> list[Row]:
 def _progress(moment: Moment, width: int) -> RenderableType:
     """Return the last line: the progress bar, the number of jobs in each state, and the time."""
     count = len(moment.rows)
-    done = sum(1.0 if row.state.ended else max(0.0, min(row.reduction, 1.0)) for row in moment.rows)
+    made = sum(1.0 if row.state.ended else max(0.0, min(row.reduction, 1.0)) for row in moment.rows)
     states = [str(row.state) for row in moment.rows]
     told = ", ".join(f"{states.count(state)} {state}" for state in JobState if states.count(state))
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(width=max(10, min(30, width // 4)))
     line.add_column(no_wrap=True, overflow="ellipsis")
     text = STOPPING if moment.stopping else told
-    line.add_row(ProgressBar(total=float(count), completed=done), Text(f"{duration(moment.seconds)}  {text}"))
+    line.add_row(ProgressBar(total=float(count), completed=made), Text(f"{duration(moment.seconds)}  {text}"))
     return line
 
 

@@ -40,10 +40,3 @@ def span(seconds: float) -> str:
 def ago(moment: float | None, now: float) -> str:
     """Return how long ago a moment was; a dash for None."""
     return "–" if moment is None else span(now - moment)
-
-
-def ahead(moment: float | None, now: float) -> str:
-    """Return how far ahead an expected moment is; a dash for None."""
-    if moment is None:
-        return "–"
-    return "now" if moment <= now else span(moment - now)

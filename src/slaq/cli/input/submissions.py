@@ -12,9 +12,9 @@ from typing import Any, cast
 from slaq.client.endpoint import surroundings
 from slaq.config.values import command_name
 from slaq.core.errors import CommandError, GridError, JobOptionError, ProgramError
-from slaq.jobs.executable import find_executable
+from slaq.jobs.executable import check_script, find_executable
 from slaq.jobs.grid import PARAMETER, GridJob, check_placeholders, filled, kept, kept_text, typed_value
-from slaq.jobs.options import PATHS, SERVICE, SERVICE_COMMAND, SERVICE_PROGRAM, ServiceOptions
+from slaq.jobs.options import PATHS, SERVICE, SERVICE_COMMAND, SERVICE_PROGRAM, ServiceOptions, waits
 from slaq.service.records import Submission
 from slaq.service.work import identifier
 
@@ -79,6 +79,8 @@ def command_submission(words: Sequence[str], options: Mapping[str, Any], *, loca
         program = find_executable(program, Path(options["cwd"]), {**os.environ, **options["env"]})
         # The service starts the command elsewhere.
         program = os.path.abspath(program)
+        if not waits(options):
+            check_script(words, Path(options["cwd"]))
     return Submission(command=(program, *words[1:]), options=cast(ServiceOptions, options))
 
 

@@ -162,7 +162,7 @@ class Top(App[None]):
         if self._state is None:
             return
         jobs, now = self._ordered(self._state), self._state.cluster["now"]
-        columns = suited(self._state.jobs, self._sort) if self._state.jobs else list(COLUMNS.values())
+        columns = suited(self._state.jobs, self._sort)
         headings = tuple(self._heading(column.name) for column in columns)
         rows = [(job["id"], tuple(column.text(job, now) for column in columns)) for job in jobs]
         self._line.update(self._heading_line(self._state, len(jobs)))

@@ -1,6 +1,7 @@
 """The verbs that act on each of several jobs: pause, resume, cancel."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from slaq.client import Client
 
 
-def command_for(verb: str, text: str) -> click.Command:
-    """Return the command that requests `verb` of the service for one job after another."""
+def command_for(verb: str, text: str, *options: Callable[[Any], Any]) -> click.Command:
+    """Return the command that requests `verb` of the service for one job after another.
+
+    What the verb's own options say is passed on by name.
+    """
 
     @click.command(verb, help=text)
     @jobs_or_group
@@ -28,13 +32,17 @@ def command_for(verb: str, text: str) -> click.Command:
         group: str | None,
         user: str | None,
         as_json: bool,
+        **given: Any,
     ) -> None:
         check_selection(jobs, group, user)
         views = [] if group is None else getattr(client, f"{verb}_group")(group, owner=user)
         failed = False
+        if any(given.values()):
+            # One by one: what a group as a whole is asked for says less.
+            jobs, views = (*jobs, *(view["id"] for view in views if view["ended_at"] is None)), []
         for job in jobs:
             try:
-                views.append(getattr(client, verb)(job))
+                views.append(getattr(client, verb)(job, **given))
             except SlaqError as error:
                 if len(jobs) == 1:
                     raise
@@ -46,4 +54,6 @@ def command_for(verb: str, text: str) -> click.Command:
         if failed:
             ctx.exit(1)
 
+    for option in options:
+        command = option(command)
     return command

@@ -1,6 +1,7 @@
 """`slaq ls`: lists the jobs of the service."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,20 @@ from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, connects, print_json
 from slaq.cli.input.job_selection import complete_groups
+from slaq.core.errors import UnknownNameError
+from slaq.core.job import JobState
 
 if TYPE_CHECKING:
+    from slaq.cli.display.job_columns import Column
     from slaq.client import Client
 
-STATES = ("queued", "running", "paused", "completed", "failed", "cancelled")
+STATES = tuple(map(str, JobState))
+#: The columns of a table, which `job_columns` defines.
+NAMES = (
+    *("job", "user", "group", "state", "weight", "cores", "iteration", "loss", "best", "done"),
+    *("90% in", "chance", "CPU", "age", "parameters", "reason", "command", "tags", "starts", "submitted"),
+    *("started", "ended"),
+)
 #: Seconds for which a job that has ended is still listed.
 RECENT = 86400.0
 #: Ended jobs that a table shows, those that ended last.
@@ -51,7 +61,13 @@ LONG = 500
     shell_complete=complete_groups,
     help="Only jobs of this group, whenever they ended.",
 )
-@click.option("--sort", type=click.Choice(("best",)), help="The jobs with the best losses first.")
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    help="Show these columns, in this order: " + ", ".join(NAMES) + ". The beginning of a name will do.",
+)
+@click.option("--sort", metavar="NAME", help="Sort by this column: the best, most or latest first.")
+@click.option("--reverse", "-r", is_flag=True, help="Sort the other way round.")
 @click.option("--quiet", "-q", is_flag=True, help="Print ids only, one a line.")
 @JSON
 @connects
@@ -64,9 +80,9 @@ def command(
     user: str | None,
     tag: str | None,
     group: str | None,
-    sort: str | None,
     quiet: bool,
     as_json: bool,
+    **table: Any,
 ) -> None:
     """List the jobs that you may see, in the order of their submission.
 
@@ -75,11 +91,13 @@ def command(
 
     \b
     slaq ls
+    slaq ls --sort best --columns job,best,done,command
     slaq ls --state failed --json
     slaq cancel $(slaq ls --active --quiet --tag sweep)
     """
     if sum((everything, active, ended_within is not None)) > 1:
         raise click.UsageError("--all, --active and --ended-within exclude each other; give only one of them")
+    layout = _layout(**table)
     now = time.time()
     wanted = _Wanted(
         states=_asked(states, active=active),
@@ -90,17 +108,14 @@ def command(
     )
     whole = everything or group is not None or ended_within is not None or as_json or quiet
     jobs, more = (wanted.every(client), 0) if whole else wanted.latest(client)
-    if sort is not None:
-        from slaq.cli.display.job_columns import COLUMNS
-
-        jobs = sorted(jobs, key=COLUMNS[sort].key)
+    jobs = layout.ordered(jobs)
     if as_json:
         print_json(jobs)
     elif quiet:
         for job in jobs:
             say(job["id"])
     else:
-        _print_table(jobs, now, sort or "")
+        _print_table(jobs, layout, now)
         _tell_troubles(jobs)
         if more:
             say(f"and {more:,} more that ended within a day; slaq ls --ended-within 1d shows them", err=True)
@@ -156,7 +171,37 @@ def _tell_troubles(jobs: list[dict[str, Any]]) -> None:
         say(f"{TROUBLED} {job['id']}: {job['loss_trouble']}", err=True)
 
 
-def _print_table(jobs: list[dict[str, Any]], now: float, sort: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Which columns a table has, and in which order its rows come."""
+
+    #: None for those that suit the jobs.
+    columns: "Sequence[Column] | None"
+    #: None for the order of submission.
+    sort: "Column | None"
+    reverse: bool
+
+    def ordered(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the jobs in the order that is asked for; equal ones in the order of submission."""
+        found = jobs if self.sort is None else sorted(jobs, key=self.sort.key)
+        return found[::-1] if self.reverse else found
+
+
+def _layout(columns: str | None, sort: str | None, *, reverse: bool) -> _Layout:
+    """Return how the table is to be laid out; a column that there is not is a usage error."""
+    from slaq.cli.display.job_columns import chosen
+
+    try:
+        shown = None if columns is None else chosen(columns)
+        by = None if sort is None else chosen(sort)
+    except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    if by is not None and len(by) > 1:
+        raise click.UsageError("--sort takes one column; give only one name")
+    return _Layout(columns=shown, sort=None if by is None else by[0], reverse=reverse)
+
+
+def _print_table(jobs: list[dict[str, Any]], layout: _Layout, now: float) -> None:
     from rich.table import Table
 
     from slaq.cli.display.job_columns import STYLES, suited
@@ -165,7 +210,8 @@ def _print_table(jobs: list[dict[str, Any]], now: float, sort: str) -> None:
     if not jobs:
         say("no jobs", err=True)
         return
-    columns = suited(jobs, sort)
+    by = "" if layout.sort is None else layout.sort.name
+    columns = suited(jobs, by) if layout.columns is None else layout.columns
     if len(jobs) > LONG:
         headings = {column.name: column.numeric for column in columns}
         say_columns(headings, [[column.text(job, now) for column in columns] for job in jobs])

@@ -54,8 +54,9 @@ def command(
     """Write a page about the jobs of the service into FILE, one self-contained HTML file.
 
     The page shows the mean loss over time, the time to reach each share of the reduction, the cores of each
-    job, and one job in detail with its forecasts. It covers the jobs that you may see, the last 1,000 of them
-    unless --jobs says otherwise, and the decisions that are still in the store.
+    job, one job in detail with its forecasts, and a table of the jobs with the options of each. It covers the
+    jobs that you may see, the last 1,000 of them unless --jobs says otherwise, and the decisions that are still
+    in the store.
 
     \b
     slaq report today.html
@@ -65,6 +66,7 @@ def command(
         raise click.UsageError("name the FILE to write, or give --json")
     from slaq.bootstrap import Run
     from slaq.cli.display.comparison import Comparison
+    from slaq.cli.display.job_report import rows, summary
     from slaq.cli.display.service_history import fetch
     from slaq.cli.display.terminal import progress
     from slaq.core.outcome import JobCurve, measure
@@ -80,26 +82,41 @@ def command(
     cluster = client.cluster()
     with progress(stages=1) as stage:
         history = fetch(client, views, stage("fetching"))
-    curves = [JobCurve.of(spec, history.events(spec.id)) for spec in history.jobs()]
+    ends = {view["id"]: _end(view) for view in views}
+    curves = [JobCurve.of(spec, history.events(spec.id), ends[spec.id]) for spec in history.jobs()]
     outcome = measure(cluster["policy"], curves, history.decisions(), cluster["epoch_seconds"])
     if as_json:
-        print_json({"policy": cluster["policy"], "jobs": [view["id"] for view in views], **outcome.as_json()})
+        table = [summary(view, curve) for view, curve in zip(views, curves, strict=True)]
+        ids = [view["id"] for view in views]
+        print_json({"policy": cluster["policy"], "jobs": ids, "table": table, **outcome.as_json()})
     if file is not None:
         page = Comparison(runs={cluster["policy"]: Run(outcome=outcome, history=history)})
         page.write_report(
             file,
             title=_title(views),
             facts=_facts(client, cluster, views, total),
-            command=_command(file, since, user, tag, most),
+            command=_command(file, client.address, since=since, user=user, tag=tag, jobs=most),
+            jobs=rows(views, curves),
         )
 
 
-def _command(file: Path, since: float, user: str | None, tag: str | None, most: int) -> str:
-    """Return the command that makes the same page again."""
-    words = ["slaq", "report", str(file), "--since", f"{since:g}"]
-    words += [] if user is None else ["--user", user]
-    words += [] if tag is None else ["--tag", tag]
-    words += [] if most == MOST else ["--jobs", str(most)]
+def _end(view: dict[str, Any]) -> float | None:
+    """Return where the job's curve ends, as the share says that `slaq ls` shows as done; None without a loss."""
+    from slaq.core.direction import turned
+    from slaq.core.progress import end_by
+
+    first, best, rises = view["first_loss"], view["best_loss"], view["maximize"]
+    if first is None or best is None:
+        return None
+    return turned(end_by(turned(first, rises), turned(best, rises), view["reduction"]), rises)
+
+
+def _command(file: Path, address: str, **options: float | str | None) -> str:
+    """Return the command that makes such a page again, with every option but the token's file."""
+    words = ["slaq", "report", str(file), "--url", address]
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
 
 

@@ -258,6 +258,7 @@ def _summary(
 def _print_table(batch: "Batch") -> None:
     from rich.table import Table
 
+    from slaq.cli.display.job_columns import done
     from slaq.cli.display.live import number
     from slaq.cli.display.terminal import PlainConsole, cell, show
 
@@ -268,7 +269,7 @@ def _print_table(batch: "Batch") -> None:
         "iterations": lambda facts: str(facts["losses"] - 1) if facts["losses"] else "–",
         "first loss": lambda facts: number(facts["first_loss"]),
         "best loss": lambda facts: number(facts["best_loss"]),
-        "done": lambda facts: f"{100 * facts['reduction']:.0f}%" if facts["losses"] else "–",
+        "done": lambda facts: done(facts["reduction"], facts["losses"] - 1),
         "CPU": lambda facts: f"{facts['cpu_seconds']:.1f} s",
         "kept": lambda facts: facts["result"] or "–",
     }
@@ -343,9 +344,9 @@ def _write_report(
 
 def _tell_end(batch: "Batch", results: Path, *, interrupted: bool) -> None:
     """Say on stderr what was kept where, and why jobs failed."""
-    failed = [entry for entry in batch.entries if entry.state == "failed"]
-    for entry in failed:
-        say(f"slaq: job {entry.table.name!r} failed: {_last_line(entry)}", err=True)
+    for entry in batch.entries:
+        if entry.state in ("failed", "diverged"):
+            say(f"slaq: job {entry.table.name!r} {entry.state}: {_last_line(entry)}", err=True)
     for entry in batch.entries:
         if entry.kept is not None and entry.kept.problem:
             say(f"slaq: job {entry.table.name!r}: {entry.kept.problem}", err=True)

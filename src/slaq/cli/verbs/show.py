@@ -11,6 +11,7 @@ import click
 from slaq.cli.display.spans import span
 from slaq.cli.input.connection_options import JOB, JSON, connects, print_json
 from slaq.core.errors import SlaqError
+from slaq.core.progress import SHARES
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -66,10 +67,7 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["parameters"]:
         yield "parameters", parameters(view["parameters"])
     yield "submitted", _moment(view["submitted_at"], now)
-    if view["arrival"] > now:
-        yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
-    if view["after"]:
-        yield "after", ", ".join(view["after"])
+    yield from _awaited(view, now)
     if view["started_at"] is not None:
         yield (
             "started",
@@ -97,26 +95,37 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
 
 
 def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from slaq.cli.display.job_columns import number, share
+    from slaq.cli.display.job_columns import done, number
 
     if view["loss_source"]:
         yield "reads", view["loss_source"]
     if view["loss_trouble"]:
         yield "trouble", view["loss_trouble"]
     if view["iteration"] >= 0:
-        last = "not a finite number (diverged)" if view["diverged"] else number(view["loss"])
+        last = "not a number any more" if view["diverged"] else number(view["loss"])
         others = f"first {number(view['first_loss'])}, best {number(view['best_loss'])}"
         higher = "; higher is better" if view["maximize"] else ""
         yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
-        yield "done", f"{share(view['reduction'])} of its reduction"
+        yield "done", f"{done(view['reduction'], view['iteration'])} of its whole reduction"
+
+
+def _awaited(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    """Yield what has to come before the job starts."""
+    if view["arrival"] > now:
+        yield "due", f"{_clock(view['arrival'])} (in {span(view['arrival'] - now)})"
+    if view["after"]:
+        yield "after", ", ".join(view["after"])
+    if view["after_any"]:
+        yield "after the end of", ", ".join(view["after_any"])
 
 
 def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     from slaq.cli.display.job_columns import number, share
 
     prospect = view["prospect"]
-    yield "expected", f"90% {_when(prospect['at_90'], now)}, 95% {_when(prospect['at_95'], now)}"
+    moments = zip(SHARES, (prospect["at_90"], prospect["at_95"]), strict=True)
+    yield "expected", ", ".join(f"{share(good)} {_when(view, at, now, good)}" for good, at in moments)
     whole = (
         "its reduction" if view["target_loss"] is None else f"the way to loss {number(view['target_loss'])}"
     )
@@ -136,10 +145,11 @@ def _iterations(iteration: int, total: int | None) -> str:
     return f"{iteration} of {total} ({min(iteration / total, 1.0):.0%})"
 
 
-def _when(moment: float | None, now: float) -> str:
-    if moment is None:
-        return "unknown"
-    return "done" if moment <= now else f"in {span(moment - now)}"
+def _when(view: Mapping[str, Any], moment: float | None, now: float, good: float) -> str:
+    from slaq.cli.display.job_columns import expected
+
+    told = expected(view, moment, now, good)
+    return {"–": "not known yet", "reached": "reached"}.get(told, f"in {told}")
 
 
 def _clock(moment: float) -> str:

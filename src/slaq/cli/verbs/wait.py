@@ -10,11 +10,12 @@ from slaq.cli.display.spans import SPAN
 from slaq.cli.input.connection_options import JSON, LONG_PATIENCE, connecting, print_json
 from slaq.cli.input.finite import finite
 from slaq.cli.input.job_selection import check_selection, jobs_of, jobs_or_group
+from slaq.core.job import JobState
 
 if TYPE_CHECKING:
     from slaq.client import Client
 
-#: Exit statuses: a job failed or was cancelled; the timeout passed.
+#: Exit statuses: a job diverged, failed or was cancelled; the timeout passed.
 ENDED_SHORT, TIMED_OUT = 4, 5
 #: Seconds between two polls.
 PAUSE = 0.5
@@ -47,8 +48,8 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to reach a share of its reduction.
 
-    The exit status is 0 if each job has reached the share or completed, 4 if a job failed or was cancelled
-    before, 5 if the timeout passed. Waiting continues over a restart of the service.
+    The exit status is 0 if each job has reached the share or completed, 4 if a job diverged, failed or was
+    cancelled before, 5 if the timeout passed. Waiting continues over a restart of the service.
 
     \b
     slaq wait net && echo trained
@@ -92,9 +93,10 @@ def _outcome(view: dict[str, Any], reduction: float | None) -> str:
 
 
 def _told(view: dict[str, Any], reduction: float | None) -> str:
-    from slaq.cli.display.job_columns import ENDED, share
+    from slaq.cli.display.job_columns import share
 
     why = f": {view['reason'].strip().splitlines()[-1]}" if view["reason"].strip() else ""
     done = f", {share(view['reduction'])} of its reduction reached" if reduction is not None else ""
-    still = "" if view["state"] in ENDED else "still "
-    return f"job {view['id']!r} is {still}{view['state']}{done}{why}"
+    state = JobState(view["state"])
+    stands = f"has {state.perfect}" if state.ended else f"is still {state}"
+    return f"job {view['id']!r} {stands}{done}{why}"

@@ -37,6 +37,10 @@ class LocalEngine(Engine):
         """End a job as completed: it has done what was asked."""
         self._node.end(job_id, JobState.COMPLETED, reason)
 
+    def kill(self, job_id: str) -> None:
+        """End a job at once that was told to end."""
+        self._node.kill(job_id)
+
     @override
     def grant(self, cores: Mapping[str, float]) -> None:
         self._node.grant(cores)

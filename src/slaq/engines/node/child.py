@@ -131,6 +131,11 @@ class ChildNode(Node):
             self._call("end", job_id, state, reason)
 
     @override
+    def kill(self, job_id: str) -> None:
+        with suppress(_LostError):
+            self._call("kill", job_id)
+
+    @override
     def grant(self, cores: Mapping[str, float]) -> None:
         with suppress(_LostError):
             self._call("grant", dict(cores))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing_extensions import override
 
 from slaq.core.job import JobState, Observation
+from slaq.core.progress import is_number
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal
 from slaq.engines.node.reports import Item, NewDemand, NewRate, NewTotal, Reading
@@ -85,14 +86,18 @@ class ExternalRunner(Runner[ExternalJob]):
                     if item.iterations != run.total:
                         run.total = item.iterations
                         self._journal.end_foreseen(job_id, item.iterations)
-                elif isinstance(item, Reading) and (reason := self._observe(job_id, run, item)):
+                elif isinstance(item, Reading) and (ending := self._observe(job_id, run, item)):
                     run = None
-                    self._conclude(job_id, Ending(state=JobState.COMPLETED, reason=reason))
+                    self._conclude(job_id, ending)
 
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         with self._lock:
             self._conclude(job_id, Ending(state=state, reason=reason))
+
+    @override
+    def kill(self, job_id: str) -> None:
+        """Do nothing: a job that is told to end has ended."""
 
     @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
@@ -104,11 +109,11 @@ class ExternalRunner(Runner[ExternalJob]):
             for job_id in tuple(self._runs):
                 self._conclude(job_id, Ending(state=JobState.CANCELLED, reason=SHUT_DOWN))
 
-    def _observe(self, job_id: str, run: _ExternalRun, seen: Reading) -> str:
-        """Pass on one loss; return why the job ends now, or nothing."""
+    def _observe(self, job_id: str, run: _ExternalRun, seen: Reading) -> Ending | None:
+        """Pass on one loss; return how the job ends now, if it does."""
         iteration = run.iteration + 1 if seen.iteration is None else seen.iteration
         if iteration <= run.iteration:
-            return ""
+            return None
         run.iteration = iteration
         cpu = wall = 0.0
         if seen.at is not None and run.at is not None:
@@ -116,11 +121,17 @@ class ExternalRunner(Runner[ExternalJob]):
         if seen.cpu is not None and run.cpu is not None:
             cpu = max(seen.cpu - run.cpu, 0.0)
         run.at, run.cpu = seen.at, seen.cpu
-        if run.first_loss is None:
-            run.first_loss = seen.loss
         observation = Observation(iteration=run.iteration, loss=seen.loss, cpu_seconds=cpu, wall_seconds=wall)
         self._journal.observed(job_id, observation, seen.metrics, seen.reach)
-        return run.job.goal.reached(run.iteration, run.first_loss, seen.loss)
+        goal = run.job.goal
+        if reason := goal.astray(seen.loss):
+            return Ending(state=JobState.DIVERGED, reason=reason)
+        if not is_number(seen.loss):
+            return None
+        if run.first_loss is None:
+            run.first_loss = seen.loss
+        reason = goal.reached(run.iteration, run.first_loss, seen.loss)
+        return Ending(state=JobState.COMPLETED, reason=reason) if reason else None
 
     def _conclude(self, job_id: str, ending: Ending) -> None:
         if self._runs.pop(job_id, None) is not None:

@@ -44,6 +44,10 @@ class Node(Protocol):
         """End a job in that state; a job that has ended or is unknown is left alone."""
         ...
 
+    def kill(self, job_id: str) -> None:
+        """End a job at once that was told to end; any other is left alone."""
+        ...
+
     def grant(self, cores: Mapping[str, float]) -> None:
         """Resize every job at once; one that is not named holds nothing from now on."""
         ...
@@ -120,6 +124,11 @@ class LocalNode(Node):
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         if job_id in self._runner:
             _attempt(self._runner[job_id].end, job_id, state, reason)
+
+    @override
+    def kill(self, job_id: str) -> None:
+        if job_id in self._runner:
+            _attempt(self._runner[job_id].kill, job_id)
 
     @override
     def grant(self, cores: Mapping[str, float]) -> None:

@@ -29,6 +29,10 @@ class Runner(Protocol[Work_contra]):
         """End a job in that state; a job that has ended or is unknown is left alone."""
         ...
 
+    def kill(self, job_id: str) -> None:
+        """End a job at once that was told to end; any other is left alone."""
+        ...
+
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         """Resize every job of this kind at once; one that is not named holds nothing from now on.
 

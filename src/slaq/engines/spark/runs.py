@@ -168,8 +168,11 @@ class SparkRun:
         if observation is None:
             return
         self.journal.observed(self.job_id, observation, metrics or {})
-        reason = self.job.goal.reached(self.iteration, self.first_loss, loss)
-        if reason and self.ending is None:
+        if self.ending is not None:
+            return
+        if astray := self.job.goal.astray(loss):
+            self.end(JobState.DIVERGED, astray)
+        elif reason := self.job.goal.reached(self.iteration, self.first_loss, loss):
             self.end(JobState.COMPLETED, reason)
 
     def end(self, state: JobState, reason: str) -> None:

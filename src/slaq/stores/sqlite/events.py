@@ -25,6 +25,7 @@ from slaq.core.events import (
     TrainingChanged,
 )
 from slaq.core.job import JobState, Observation
+from slaq.core.progress import is_number
 from slaq.stores.sqlite.file import Transaction
 from slaq.stores.sqlite.packing import rebuilt, storable
 from slaq.stores.sqlite.queries import SQL
@@ -81,10 +82,10 @@ class _Progress:
         loss = observation.loss
         if observation.iteration > self.iteration:
             self.iteration = observation.iteration
-            self.loss = loss
+            self.loss = loss if is_number(loss) else None
         if observation.cpu_seconds == observation.cpu_seconds:
             self.cpu_observed += observation.cpu_seconds
-        if abs(loss) < float("inf"):
+        if is_number(loss):
             if self.first is None:
                 self.first = loss
             before = () if self.best is None else (self.best,)

@@ -154,7 +154,7 @@ ORDER BY at;
 
 -- name: keep_cores
 UPDATE jobs
-SET cores = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, 1.0 - ?)), reduction)
+SET cores = ?, reduction = COALESCE(MAX(0.0, MIN(1.0, ?)), reduction)
 WHERE number = ?;
 
 -- name: folders_to_remove

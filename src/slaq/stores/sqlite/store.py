@@ -239,16 +239,16 @@ def _keep_cores(transaction: Transaction, decision: Decision) -> None:
     held = {job_id: (job, cores) for job_id, job, cores in transaction.db.execute(SQL["holdings"])}
     changed: list[Row] = []
     standing: list[Row] = []
-    for job_id, cores, loss in zip(
-        decision.ids, decision.cores.tolist(), decision.loss.tolist(), strict=True
+    for job_id, cores, made in zip(
+        decision.ids, decision.cores.tolist(), decision.made.tolist(), strict=True
     ):
         job, before = held.pop(job_id, (None, 0.0))
         if job is None:
             continue
         if cores != before:
             changed.append((job, decision.time, cores))
-        # A normalised loss that is not a number is stored as NULL, and the reduction stays as it was.
-        standing.append((cores, loss, job))
+        # A share that is not a number is stored as NULL, and the reduction stays as it was.
+        standing.append((cores, made, job))
     for job, before in held.values():
         if before:
             changed.append((job, decision.time, 0))

@@ -8,6 +8,7 @@ import hmac
 import os
 import signal
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from slaq.engines.processes import STARTED, read_of, send_exactly, stat_fields
@@ -52,10 +53,19 @@ def kill_marked(secret: str) -> None:
 
     For processes whose supervisor, and whose supervisor's keeper, were killed.
     """
+    _kill_all(lambda: _marked(secret, MARK))
+
+
+def kill_bearing(made: str) -> None:
+    """Kill every process with this one mark, until none is left."""
+    _kill_all(lambda: _live(lambda pid: mark_of(pid) == made))
+
+
+def _kill_all(find: Callable[[], Mapping[int, bytes]]) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         with suppress(OSError):  # short of descriptors: looked at again
-            marked = _marked(secret, MARK)
+            marked = find()
             if not marked:
                 return
             # Stopped first, so that none forks while the others are being killed.
@@ -67,13 +77,18 @@ def kill_marked(secret: str) -> None:
 
 def _marked(secret: str, variable: str) -> dict[int, bytes]:
     """Return the live processes whose marks were made with the secret, and when each began."""
+    return _live(lambda pid: _is_genuine(mark_of(pid, variable), secret))
+
+
+def _live(wanted: Callable[[int], bool]) -> dict[int, bytes]:
+    """Return the other live processes that are wanted, and when each began."""
     found = {}
     for name in os.listdir("/proc"):
         pid = int(name) if name.isdecimal() else os.getpid()
         if pid == os.getpid():
             continue
         row = stat_fields(pid)
-        if row and row[0] not in (b"Z", b"X") and _is_genuine(mark_of(pid, variable), secret):
+        if row and row[0] not in (b"Z", b"X") and wanted(pid):
             found[pid] = row[STARTED]
     return found
 

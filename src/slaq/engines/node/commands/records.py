@@ -67,6 +67,8 @@ class CommandSpec:
     memory: int | None = None
     #: Files it may have open, until it asks for more; None for as many as the node.
     open_files: int | None = None
+    #: Seconds it has to end once it is told to; None for what is usual on its node.
+    grace: float | None = None
     #: The number its first loss gets; above 0 when the job goes on after a restart.
     first_iteration: int = 0
 

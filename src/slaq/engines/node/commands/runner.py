@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from slaq.core.events import CpuUsed, JobDelayed, LossObserved, LossSourceChanged, ThreadsChosen
 from slaq.core.job import JobState
+from slaq.core.progress import is_number
 from slaq.engines.goals import Goal
 from slaq.engines.journal import SHUT_DOWN, Ending, Journal, JournalEntry
 from slaq.engines.node.commands.checks import checked
@@ -24,10 +25,11 @@ from slaq.engines.node.commands.records import (
     Record,
     SeatsTaken,
 )
-from slaq.engines.node.commands.supervisor_client import SupervisorClient
+from slaq.engines.node.commands.supervisor_client import GRACE, SupervisorClient
 from slaq.engines.node.inbox import Inbox
 from slaq.engines.node.runner import Runner
 from slaq.engines.node.share_file import ShareFile
+from slaq.jobs import variables
 
 #: Seconds between two looks at time budgets.
 TICK = 0.1
@@ -50,7 +52,7 @@ class CommandJob:
 
     command: CommandSpec
     goal: Goal = field(default_factory=Goal)
-    max_restarts: int = 0
+    retry: int = 0
     #: Where it goes on from what was reported before: the number of the last loss, the first loss ever.
     last_iteration: int = -1
     first_loss: float | None = None
@@ -124,14 +126,15 @@ class CommandRunner(Runner[CommandJob]):
         throttle: str | None = None,
         token: str | None = None,
         directory: Path | None = None,
+        grace: float = GRACE,
     ) -> None:
-        """Take the way to let trees run and rest, the secret of marks, and where to keep what is learned."""
+        """Take the way to let trees run and rest, the secret of marks, where to keep what is learned; the grace."""
         self._journal = journal
         #: Called in the thread of commands with the cores that commands occupy, whenever these change.
         self.seats_taken: Callable[[int], object] = lambda seats: None
         self._experience = Experience(None if directory is None else directory / EXPERIENCE)
         # Checks the name of the throttle; nothing runs before the first command.
-        self._commands = SupervisorClient(throttle=throttle, token=token)
+        self._commands = SupervisorClient(throttle=throttle, grace=grace, token=token)
         self._inbox = Inbox(self._commands.selector)
         self._prepared: dict[str, CommandJob] = {}
         self._runs: dict[str, _CommandRun] = {}
@@ -186,6 +189,10 @@ class CommandRunner(Runner[CommandJob]):
     @override
     def end(self, job_id: str, state: JobState, reason: str) -> None:
         self._inbox.leave(partial(self._end, job_id, state, reason))
+
+    @override
+    def kill(self, job_id: str) -> None:
+        self._inbox.leave(partial(self._commands.kill, job_id))
 
     @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
@@ -257,12 +264,8 @@ class CommandRunner(Runner[CommandJob]):
         run = self._runs[job_id]
         try:
             run.threads, run.heard, run.timed_iterations, run.timed_seconds = 0, False, 0, 0.0
-            command = replace(
-                run.job.command,
-                first_iteration=run.iteration + 1,
-                useful_threads=self._experience.useful(script_of(run.job.command)),
-            )
-            self._commands.start(job_id, command)
+            useful = self._experience.useful(script_of(run.job.command))
+            self._commands.start(job_id, replace(_next_start(run), useful_threads=useful))
             self._commands.set_share(job_id, run.cores)
         except Exception as error:  # whatever it is, it is this job's end and no other's
             self._conclude(job_id, JobState.FAILED, str(error))
@@ -278,7 +281,10 @@ class CommandRunner(Runner[CommandJob]):
         run = self._runs.get(job_id)
         if run is not None and run.ending is None:
             run.ending, run.reason = state, reason
+            asked = run.job.command.grace
+            grace = self._commands.grace if asked is None else asked
             self._commands.stop(job_id)
+            self._journal.ending(job_id, reason, grace)
 
     def _conclude(self, job_id: str, state: JobState, reason: str = "") -> None:
         self._runs.pop(job_id, None)
@@ -339,6 +345,10 @@ class CommandRunner(Runner[CommandJob]):
             run.timed_seconds += seen.run_seconds
         run.heard, run.iteration = True, seen.iteration
         self._journal.enter([JournalEntry(event)])
+        if reason := run.job.goal.astray(seen.loss):
+            self._end(event.job_id, JobState.DIVERGED, reason)
+        if not is_number(seen.loss):
+            return
         if run.first_loss is None:
             run.first_loss = seen.loss
         if reason := run.job.goal.reached(seen.iteration, run.first_loss, seen.loss):
@@ -378,7 +388,7 @@ class CommandRunner(Runner[CommandJob]):
             self._lose(record.job_id, run, record.fault or "what runs commands had to end")
         elif not record.reason:
             self._conclude(record.job_id, JobState.COMPLETED, run.unread)
-        elif run.restarts < run.job.max_restarts and not record.fault:
+        elif run.restarts < run.job.retry and not record.fault:
             run.restarts += 1
             run.unread = ""
             _log.warning(
@@ -390,3 +400,13 @@ class CommandRunner(Runner[CommandJob]):
             again = f" after {run.restarts} restarts" if run.restarts else ""
             reason = f"{record.reason}{again}; the end of its log: {record.tail or '(nothing was printed)'}"
             self._conclude(record.job_id, JobState.FAILED, reason)
+
+
+def _next_start(run: _CommandRun) -> CommandSpec:
+    """Return the command as its next start needs it: a start after a failure is told that it is one."""
+    command, following = run.job.command, run.iteration + 1
+    env = dict(command.env)
+    if run.restarts and variables.ATTEMPT in env:
+        env[variables.ATTEMPT] = str(int(env[variables.ATTEMPT]) + run.restarts)
+        env[variables.ITERATION] = str(following)
+    return replace(command, env=env, first_iteration=following)

@@ -51,6 +51,8 @@ LAST_WORDS_SECONDS, LONGEST_LAST_WORDS = 10.0, 600.0
 UNREAD = "the losses could not be read to their end: their files do not answer, or hold too much"
 #: Messages of readers that are taken in at one step, so that shares are looked at often enough.
 MOST_HEARD = 2
+#: Seconds, at most, that what a command leaves behind has to clear up.
+LEFT_BEHIND_SECONDS = 3.0
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Supervisor:
     ) -> None:
         """Take the way to let trees run and rest, the trees, and who reads what commands say.
 
-        `grace` is the seconds between asking a tree to end and killing it.
+        `grace` is the seconds between asking a tree to end and killing it, where a command says nothing else.
         """
         self._throttle = throttle
         self._turns = TurnKeeper(throttle)
@@ -144,19 +146,28 @@ class Supervisor:
         if command is not None and command.kill_at is None:
             command.stopped = True
             self._table.scan(thorough=True)
-            self._confine(command, lambda command: self._ask_to_end(command, self._grace))
+            self._confine(command, lambda command: self._ask_to_end(command, self._grace_of(command)))
         elif command is not None and command.read_until is not None:
-            command.read_at_most = min(command.read_at_most, time.monotonic() + self._grace)
+            patience = min(self._grace_of(command), LEFT_BEHIND_SECONDS)
+            command.read_at_most = min(command.read_at_most, time.monotonic() + patience)
+
+    def kill(self, job_id: str) -> None:
+        """End a command and its tree at once, whether or not it was told to end before."""
+        self.stop(job_id)
+        command = self._commands.get(job_id)
+        if command is not None:
+            command.kill_at = min(command.kill_at or math.inf, time.monotonic())
+            self._due = 0.0
 
     def stop_all(self, grace: float) -> None:
-        """End all commands, with a shorter grace."""
+        """End all commands, none with a longer grace than this."""
         for job_id in list(self._waiting):
             self.stop(job_id)
         self._table.scan(thorough=True)
         for command in self._commands.values():
             if command.kill_at is None:
                 command.stopped = True
-                self._confine(command, lambda command: self._ask_to_end(command, grace))
+                self._confine(command, lambda command: self._ask_to_end(command, self._grace_of(command)))
             command.kill_at = min(command.kill_at or math.inf, time.monotonic() + grace)
             if command.read_until is not None:
                 command.read_at_most = min(command.read_at_most, time.monotonic() + grace)
@@ -228,7 +239,7 @@ class Supervisor:
         """End a command whose supervision failed: ask, then kill, then drop it; errors are ignored."""
         with suppress(Exception):
             if command.kill_at is None:
-                self._ask_to_end(command, self._grace)
+                self._ask_to_end(command, self._grace_of(command))
             elif self._table.members(command.tree):
                 if time.monotonic() >= command.kill_at:
                     self._kill(command)
@@ -384,7 +395,11 @@ class Supervisor:
         if command.kill_at is None:
             # What it leaves behind may still have to clear up, and is given the time to.
             self._table.scan(thorough=True)
-            self._ask_to_end(command, self._grace)
+            self._ask_to_end(command, min(self._grace_of(command), LEFT_BEHIND_SECONDS))
+
+    def _grace_of(self, command: SupervisedCommand) -> float:
+        grace = command.launch.spec.grace
+        return self._grace if grace is None else grace
 
     def _ask_to_end(self, command: SupervisedCommand, grace: float) -> None:
         command.kill_at = time.monotonic() + grace

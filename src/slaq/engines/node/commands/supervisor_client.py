@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 MOST_FAILED_STARTS = 5
 #: The file in a job's directory that `slaq.report` appends to.
 REPORTS = "reports.jsonl"
+#: Seconds a command has to end once it is told to, unless it says otherwise.
+GRACE = 30.0
 #: Seconds a supervisor has to get ready, and to end.
 PATIENCE = 30.0
 #: Seconds between two tries to start what could not be started because this process is short of something.
@@ -59,12 +61,14 @@ class SupervisorClient:
     which ends what is left when the supervisor is killed.
     """
 
-    def __init__(self, *, throttle: str | None = None, grace: float = 3.0, token: str | None = None) -> None:
+    def __init__(
+        self, *, throttle: str | None = None, grace: float = GRACE, token: str | None = None
+    ) -> None:
         """Take the best way to enforce CPU shares, or the named one.
 
-        `grace` is the seconds between asking a tree to end and killing it. `token` is the secret under which the
-        processes are marked, so that whoever kept it can find what is left of them (`marks.clear_away`); a fresh
-        one unless given.
+        `grace` is the seconds between asking a tree to end and killing it, where a command gives none. `token` is
+        the secret under which the processes are marked, so that whoever kept it can find what is left of them
+        (`marks.clear_away`); a fresh one unless given.
         """
         if throttle is not None and throttle not in WAYS:
             raise UnknownNameError("way to enforce CPU shares", throttle, WAYS)
@@ -73,7 +77,7 @@ class SupervisorClient:
         #: What `poll` waits on; whoever else is registered is called with its events.
         self.selector = selectors.DefaultSelector()
         self._force = throttle
-        self._grace = grace
+        self.grace = grace
         self._owner = os.getpid()
         #: The keeper; and the supervisor, by its process id and by a descriptor that holds on to it.
         self._process: subprocess.Popen[bytes] | None = None
@@ -120,7 +124,7 @@ class SupervisorClient:
         if not sys.platform.startswith("linux"):
             raise CommandError(f"commands as jobs need Linux, and this is {sys.platform}", "submit a program")
         env = dict(os.environ) | {KEEPER: mark(self._token, "keeper")}
-        process, sock = spawn(main, str(self._grace), self._force or "", env=env)
+        process, sock = spawn(main, str(self.grace), self._force or "", env=env)
         sock.settimeout(PATIENCE)
         try:
             told = unpack(Channel(sock).receive().payload)
@@ -230,6 +234,14 @@ class SupervisorClient:
         elif job_id in self._running:
             self._stopping.add(job_id)
             self._tell("stop", job_id)
+
+    def kill(self, job_id: str) -> None:
+        """Have a command and its tree killed at once, also one that was told to end."""
+        if job_id in self._waiting:
+            self.stop(job_id)
+        elif job_id in self._running:
+            self._stopping.add(job_id)
+            self._tell("kill", job_id)
 
     def poll(self, seconds: float | None = 0.0) -> list[Record]:
         """Return what has happened since the last call, in order for each command.

@@ -29,8 +29,8 @@ from slaq.engines.processes import adopt_orphans, precede, raise_descriptor_limi
 
 #: Seconds between two checks that the node lives.
 CHECK_SECONDS = 0.2
-#: Seconds that trees get to end by themselves when the node is gone.
-LAST_GRACE = 1.0
+#: Seconds that trees get to end by themselves when the node is closed, at most, and when it is gone.
+CLOSING_GRACE, LAST_GRACE = 5.0, 1.0
 #: Seconds between two tries to find a way to enforce shares where the system is short of something, and how many.
 TRY_SECONDS, TRIES = 1.0, 20
 #: Bytes that wait to be sent, beyond which losses are left in their files for later.
@@ -94,15 +94,15 @@ class SupervisorProcess:
             return
         method, arguments = unpack(message.payload)
         if method == "close":
-            self._close()
+            self._close(CLOSING_GRACE)
         elif not self._closing:  # else this process ends, and the node learns that its commands are lost
             getattr(self._supervisor, method)(*arguments)
 
-    def _close(self) -> None:
+    def _close(self, grace: float = LAST_GRACE) -> None:
         if not self._closing:
             self._closing = True
             if self._supervisor is not None:
-                self._supervisor.stop_all(LAST_GRACE)
+                self._supervisor.stop_all(grace)
 
 
 def main(descriptor: str, keeper: str, grace: str, force: str) -> None:

@@ -129,7 +129,9 @@ class DriverContext(Context):
         """End the program at its next map or report, so that it can still checkpoint the model of this loss."""
         if not math.isfinite(self._first):
             self._first = loss
-        self._ending = self._orders.goal.reached(self._iteration, self._first, loss) or self._ending
+        goal = self._orders.goal
+        reached = goal.astray(loss) or goal.reached(self._iteration, self._first, loss)
+        self._ending = reached or self._ending
 
     @property
     @override

@@ -17,7 +17,7 @@ class ProgramJob:
     partitions: int
     goal: Goal = field(default_factory=Goal)
     #: How often a driver that dies is started again.
-    max_restarts: int = 2
+    retry: int = 2
     #: Seconds after which a task counts as hung.
     task_timeout: float | None = None
     #: Bytes that the driver, and each task, may allocate.

@@ -20,6 +20,9 @@ LARGE = 1 << 16
 #: In place of a log that could not be opened yet.
 NO_LOG = -1
 
+#: Seconds between two times that a program's CPU time is told, where it has grown by so many seconds.
+TELL_SECONDS, TELL_GROWTH = 2.0, 0.01
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +44,10 @@ class ProgramRun:
     iteration: int = -1
     reported_at: float = field(default_factory=time.monotonic)
     cpu: float = 0.0
+    #: CPU seconds used in all, and those that were told, whether or not with losses; when they were told.
+    spent: float = 0.0
+    told: float = 0.0
+    told_at: float = field(default_factory=time.monotonic)
     #: What it last said it can use.
     demand: Demand | None = None
     #: How many iterations it last said it will make in all.
@@ -69,6 +76,14 @@ class ProgramRun:
         """Account for CPU that the job has used."""
         self.bucket.pay(cpu_seconds)
         self.cpu += cpu_seconds
+        self.spent += cpu_seconds
+
+    def untold(self, now: float) -> float | None:
+        """Return the CPU seconds used in all, if it is time to tell them; None where nothing is new."""
+        if self.spent < self.told + TELL_GROWTH or now < self.told_at + TELL_SECONDS:
+            return None
+        self.told, self.told_at = self.spent, now
+        return self.spent
 
     def observe(self, iteration: int, loss: float) -> Observation | None:
         """Return a reported loss with what it cost.

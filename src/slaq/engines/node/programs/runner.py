@@ -139,6 +139,10 @@ class ProgramRunner(Runner[ProgramJob]):
         self._inbox.leave(partial(self._jobs.end, job_id, state, reason))
 
     @override
+    def kill(self, job_id: str) -> None:
+        self._inbox.leave(partial(self._jobs.kill, job_id))
+
+    @override
     def grant(self, cores: Mapping[str, float], room: float) -> None:
         self._inbox.leave(partial(self._grant, dict(cores), room))
 

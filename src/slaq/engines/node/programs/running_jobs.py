@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import pickle
 import time
@@ -79,6 +80,12 @@ class RunningJobs:
         if job_id in self.runs:
             self._confined(self.runs[job_id], self._end, state, reason)
 
+    def kill(self, job_id: str) -> None:
+        """Kill a program at the next look that was told to end."""
+        run = self.runs.get(job_id)
+        if run is not None and run.ending is not None:
+            run.deadline = min(run.deadline, time.monotonic())
+
     def look(self, now: float) -> None:
         """Handle everything that depends on time alone."""
         for run in list(self.runs.values()):
@@ -110,6 +117,7 @@ class RunningJobs:
             self._launch(run)
         if driver.turn is Turn.RUNS:
             run.pay(driver.look(now))
+        self._tell_usage(run, now)
         if driver.began_at is not None and (over := run.job.goal.overdue(now - driver.began_at)):
             self._end(run, JobState.COMPLETED, over)
         if now > run.deadline:
@@ -148,6 +156,12 @@ class RunningJobs:
         run.map.drop()
         run.map.number = 0
 
+    def _tell_usage(self, run: ProgramRun, now: float) -> None:
+        """Tell the CPU time of a job, which may report no loss."""
+        used = run.untold(now)
+        if used is not None:
+            self._journal.used(run.job_id, used)
+
     def _put_off(self, run: ProgramRun, reason: str) -> None:
         _log.warning("driver not started", extra={"job": run.job_id, "reason": reason})
         run.launch_at = time.monotonic() + AGAIN
@@ -165,6 +179,7 @@ class RunningJobs:
             return
         run.ending, run.reason = state, reason
         run.deadline = min(run.deadline, time.monotonic() + self._grace_seconds)
+        self._journal.ending(run.job_id, reason, self._grace_seconds)
         run.map.queue.clear()
         run.driver.send(Head(MessageKind.END), [reason.encode(errors="replace")])
 
@@ -196,6 +211,7 @@ class RunningJobs:
             self._segments.leave(run.segment)
             if run.driver.child is not None:
                 self._forks.kill(run.driver.child)
+            self._tell_usage(run, math.inf)
         finally:
             self._journal.ended(run.job_id, ending)
 
@@ -277,7 +293,7 @@ class RunningJobs:
             self._leave(run)
         elif not existed:
             self._put_off(run, os.strerror(status))
-        elif driver.restarts < run.job.max_restarts:
+        elif driver.restarts < run.job.retry:
             driver.restarts += 1
             _log.warning(
                 "driver restarted",
