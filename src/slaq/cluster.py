@@ -25,7 +25,14 @@ from slaq.engines.processes import cores_here
 from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
-from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions
+from slaq.jobs.options import (
+    CLUSTER,
+    COMMAND,
+    PROGRAM,
+    CommandOptions,
+    ProgramOptions,
+    losses_are_searched,
+)
 from slaq.ports import LiveEngine
 from slaq.running import RunningCluster, name_of
 
@@ -149,7 +156,7 @@ class Cluster(RunningCluster):
                 max_cores=asked["max_cores"],
                 threads=asked["threads"],
                 memory=asked["memory"],
-                search=asked["trains"],
+                search=losses_are_searched(asked),
                 loss_series=asked["loss"],
                 trains=asked["trains"],
             )

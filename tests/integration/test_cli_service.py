@@ -109,7 +109,7 @@ def endless(here: Path) -> Iterator[str]:
 
 def test_every_verb_is_tried(here: Path) -> None:
     """No verb of the service is missing below."""
-    local = {"demo", "run", "simulate", "forecast", "workload", "bench", "completion"}
+    local = {"demo", "run", "simulate", "forecast", "workload", "detect", "bench", "completion"}
     assert set(VERBS) - local == set(ASKING) | OTHERS
 
 

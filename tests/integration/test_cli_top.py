@@ -31,8 +31,8 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "stop_at": None, "deadline": None, "submitted_at": 1000.0, "started_at": 1000.0, "ended_at": None,
         "cores": 0.5, "maximize": False, "iteration": 7, "total": None,
         "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
-        "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
-        "group": None, "parameters": {},
+        "reduction": 0.5, "diverged": False, "loss_source": "", "loss_trouble": "",
+        "cpu_seconds": 3.0, "attempts": 1, "directory": "/x", "group": None, "parameters": {},
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip
     return {**usual, **changes}
@@ -250,6 +250,21 @@ def test_out_of_reach_and_diverged_are_said(chance: float | None) -> None:
         cells = [str(cell) for cell in app.query_one(DataTable).get_row_at(0)]
         assert "diverged" in cells
         assert ("out of reach" if chance is None else "40%") in cells
+
+    watch(feed, act)
+
+
+def test_a_job_whose_losses_cannot_be_read_is_marked() -> None:
+    """The mark stands beside the loss; the page on why a job holds its cores says what is wrong."""
+    feed = Script(
+        jobs=[job("a", loss=0.5, loss_trouble="the loss pattern matched nothing"), job("b", loss=0.5)]
+    )
+
+    async def act(app: Top, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: names(app) == ["a", "b"])
+        rows = [[str(cell) for cell in app.query_one(DataTable).get_row_at(row)] for row in range(2)]
+        assert "0.5 !" in rows[0]
+        assert "0.5" in rows[1]
 
     watch(feed, act)
 
