@@ -133,6 +133,7 @@ class ProcessJobs:
             search=losses_are_searched(asked) and command.definition is None,
             loss_series=asked.get("loss"),
             trains=asked["trains"],
+            again=progress.attempts > 0,
             max_cores=row.spec.demand.most,
             threads=asked.get("threads"),
             memory=row.spec.demand.memory,

@@ -260,6 +260,7 @@ class CommandRunner(Runner[CommandJob]):
             command = replace(
                 run.job.command,
                 first_iteration=run.iteration + 1,
+                again=run.job.command.again or run.restarts > 0,
                 useful_threads=self._experience.useful(script_of(run.job.command)),
             )
             self._commands.start(job_id, command)
@@ -351,6 +352,7 @@ class CommandRunner(Runner[CommandJob]):
         _log.warning("job lost", extra={"job": job_id, "reason": reason})
         job = replace(
             run.job,
+            command=replace(run.job.command, again=True),
             last_iteration=run.iteration,
             first_loss=run.first_loss,
             spent_seconds=now - run.started_at,
