@@ -25,6 +25,9 @@ from slaq.engines.node.commands.loss_folder import LossFolder
 from slaq.engines.node.commands.marks import MARK
 from slaq.engines.node.commands.mlflow_metrics import MlflowReader
 from slaq.engines.node.commands.reader_process import WatchOrder, watch
+from slaq.engines.node.commands.records import CommandSpec, Launch
+from slaq.engines.node.commands.supervised_command import SILENT_CPU, begin
+from slaq.engines.node.commands.turn_keeper import TreeUsage
 from slaq.engines.node.reports import NewSource, Reading
 
 RECORDED = Path(__file__).parents[1] / "detection" / "recorded"
@@ -306,3 +309,20 @@ for n in range(5): print("loss", 9 - n)
     changed = events(cluster, job, TrainingChanged)
     assert [event.trains for event in changed if isinstance(event, TrainingChanged)] == [False, True]
     assert [source.trouble == "" for source in told(cluster, job)] == [False, True]
+
+
+def test_a_command_that_works_and_tells_no_loss_is_held_as_other_work(tmp_path: Path) -> None:
+    """So many CPU seconds without a loss are told once, with what to type; not of work that trains nothing."""
+    spec = CommandSpec(argv=("true",), directory=tmp_path, log=tmp_path / "log")
+    launch = Launch(
+        job_id="a", tree="1", mark="", spec=spec, cwd=tmp_path, env={}, reports=tmp_path / "reports"
+    )
+    command, other = begin(launch, 1), begin(replace(launch, spec=replace(spec, trains=False)), 2)
+    for seconds in (SILENT_CPU - 1, SILENT_CPU, SILENT_CPU + 1):
+        for one in (command, other):
+            one.measure(TreeUsage(time.monotonic(), seconds))
+    assert [type(event) for event in command.news] == [LossSourceChanged, TrainingChanged]
+    assert isinstance(command.news[0], LossSourceChanged)
+    assert "no loss in 60 CPU seconds" in command.news[0].trouble
+    assert "--no-trains" in command.news[0].trouble
+    assert not other.news
