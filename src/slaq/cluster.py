@@ -26,7 +26,15 @@ from slaq.handle import Job
 from slaq.jobs.context import Program
 from slaq.jobs.data import Dataset
 from slaq.jobs.executable import check_script
-from slaq.jobs.options import CLUSTER, COMMAND, PROGRAM, CommandOptions, ProgramOptions, waits
+from slaq.jobs.options import (
+    CLUSTER,
+    COMMAND,
+    PROGRAM,
+    CommandOptions,
+    ProgramOptions,
+    losses_are_searched,
+    waits,
+)
 from slaq.ports import LiveEngine
 from slaq.running import RunningCluster, check_program, name_of
 
@@ -153,7 +161,7 @@ class Cluster(RunningCluster):
                 max_cores=asked["max_cores"],
                 threads=asked["threads"],
                 memory=asked["memory"],
-                search=asked["trains"],
+                search=losses_are_searched(asked),
                 loss_series=asked["loss"],
                 trains=asked["trains"],
                 grace=asked["grace"],

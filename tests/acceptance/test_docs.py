@@ -117,6 +117,7 @@ JSON_RUNS = {
     "run": ["run", "jobs.toml", "--json"],
     "simulate": ["simulate", "jobs.jsonl", "--policy", "fair", "--json"],
     "workload inspect": ["workload", "inspect", "jobs.jsonl", "--json"],
+    "detect": ["detect", "log.txt", "--json"],
     "forecast": ["forecast", "losses.txt", "--json"],
     "bench decide": ["bench", "decide", "--jobs", "2", "--units", "2", "--repeat", "1", "--json"],
 }
@@ -173,6 +174,7 @@ def test_every_json_field_is_documented(run: str, tmp_path: Path, monkeypatch: p
     made = runner.invoke(main, ["workload", "generate", "-o", "jobs.jsonl", "--jobs", "2"])
     assert made.exit_code == 0, made.output
     Path("losses.txt").write_text("3 2 1.5\n")
+    Path("log.txt").write_text("loss 3\nloss 2\nloss 1.5\n")
     Path("jobs.toml").write_text(JOBS_FILE)
     done = runner.invoke(main, JSON_RUNS[run])
     assert done.exit_code == 0, done.output

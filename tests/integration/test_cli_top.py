@@ -254,6 +254,21 @@ def test_out_of_reach_and_diverged_are_said(chance: float | None) -> None:
     watch(feed, act)
 
 
+def test_a_job_whose_losses_cannot_be_read_is_marked() -> None:
+    """The mark stands beside the loss; the page on why a job holds its cores says what is wrong."""
+    feed = Script(
+        jobs=[job("a", loss=0.5, loss_trouble="the loss pattern matched nothing"), job("b", loss=0.5)]
+    )
+
+    async def act(app: Top, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: names(app) == ["a", "b"])
+        rows = [[str(cell) for cell in app.query_one(DataTable).get_row_at(row)] for row in range(2)]
+        assert "0.5 !" in rows[0]
+        assert "0.5" in rows[1]
+
+    watch(feed, act)
+
+
 def test_it_steers_a_real_service(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same keys pause, resume and cancel a job of a real service."""
     home: Path = tmp_path_factory.mktemp("home")

@@ -1,7 +1,10 @@
 """Losses that nobody named, found through a real node in what a command prints and writes."""
 
 import json
+import os
+import shutil
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -18,8 +21,13 @@ from hypothesis import strategies as st
 import slaq
 from slaq.core.events import CurveBegan, EndForeseen, Event, JobEnded, LossSourceChanged, TrainingChanged
 from slaq.detection.point import Point
+from slaq.engines.node.commands.loss_folder import LossFolder
+from slaq.engines.node.commands.marks import MARK
 from slaq.engines.node.commands.mlflow_metrics import MlflowReader
 from slaq.engines.node.commands.reader_process import WatchOrder, watch
+from slaq.engines.node.commands.records import CommandSpec, Launch
+from slaq.engines.node.commands.supervised_command import SILENT_CPU, begin
+from slaq.engines.node.commands.turn_keeper import TreeUsage
 from slaq.engines.node.reports import NewSource, Reading
 
 RECORDED = Path(__file__).parents[1] / "detection" / "recorded"
@@ -260,3 +268,61 @@ def test_reading_a_database_never_holds_up_its_writer(tmp_path: Path) -> None:
     found += reader.read()
     assert not refused
     assert [point.step for point in found if point.series == "train_loss"] == list(range(220))
+
+
+def test_files_of_jobs_in_one_folder_are_told_apart_by_their_writer(tmp_path: Path) -> None:
+    """Where several commands run in one folder, a file counts only for the one whose process it names."""
+    mark = "1.abc"
+    code = "import sys; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, env=dict(os.environ) | {MARK: mark}
+    ) as writer:
+        folders = [LossFolder(tmp_path, mark=mark), LossFolder(tmp_path, mark="2.abc")]
+        (events,) = (RECORDED / "tensorboard").glob("runs/a/*")
+        (tmp_path / f"events.out.tfevents.1.host.{writer.pid}.0").write_bytes(events.read_bytes())
+        shutil.copy(RECORDED / "lightning_csv/lightning_logs/version_0/metrics.csv", tmp_path)
+        found = [[file for file, _ in folder.read(final=True)] for folder in folders]
+        assert [[file.partition(".1.")[0] for file in files] for files in found] == [
+            ["events.out.tfevents"],
+            [],
+        ]
+        assert all(folder.ambiguous for folder in folders)
+        folders[1].close()
+        assert [file for file, _ in folders[0].read(final=True)] == ["metrics.csv"]
+        folders[0].close()
+        assert writer.stdin is not None
+        writer.stdin.close()
+
+
+def test_a_job_that_is_started_again_competes_again(cluster: slaq.Cluster, tmp_path: Path) -> None:
+    """A job that was other work in one attempt trains in the next, once that tells a loss; its mark goes away."""
+    code = """
+import os, sys, time
+if not os.path.exists("tried"):
+    open("tried", "w")
+    for n in range(600): print("preparing", n, flush=True)
+    time.sleep(1)
+    sys.exit(1)
+for n in range(5): print("loss", 9 - n)
+"""
+    job = run(cluster, tmp_path, code, max_restarts=1)
+    changed = events(cluster, job, TrainingChanged)
+    assert [event.trains for event in changed if isinstance(event, TrainingChanged)] == [False, True]
+    assert [source.trouble == "" for source in told(cluster, job)] == [False, True]
+
+
+def test_a_command_that_works_and_tells_no_loss_is_held_as_other_work(tmp_path: Path) -> None:
+    """So many CPU seconds without a loss are told once, with what to type; not of work that trains nothing."""
+    spec = CommandSpec(argv=("true",), directory=tmp_path, log=tmp_path / "log")
+    launch = Launch(
+        job_id="a", tree="1", mark="", spec=spec, cwd=tmp_path, env={}, reports=tmp_path / "reports"
+    )
+    command, other = begin(launch, 1), begin(replace(launch, spec=replace(spec, trains=False)), 2)
+    for seconds in (SILENT_CPU - 1, SILENT_CPU, SILENT_CPU + 1):
+        for one in (command, other):
+            one.measure(TreeUsage(time.monotonic(), seconds))
+    assert [type(event) for event in command.news] == [LossSourceChanged, TrainingChanged]
+    assert isinstance(command.news[0], LossSourceChanged)
+    assert "no loss in 60 CPU seconds" in command.news[0].trouble
+    assert "--no-trains" in command.news[0].trouble
+    assert not other.news

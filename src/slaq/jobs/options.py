@@ -600,6 +600,14 @@ def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:
     return _conflict_of_losses(options)
 
 
+def losses_are_searched(options: Mapping[str, Any]) -> bool:
+    """Return whether the losses of a command are looked for where it names no pattern and no file.
+
+    What should rise is not guessed: it is reported, or named.
+    """
+    return bool(options["trains"]) and (not options["maximize"] or options.get("loss") is not None)
+
+
 def _conflict_of_losses(options: Mapping[str, Any]) -> JobOptionError | None:
     """Return the conflict between the options that say where losses come from; None if there is none."""
     pattern, file, series = (options.get(name) for name in ("loss_pattern", "loss_file", "loss"))

@@ -18,7 +18,7 @@ from slaq.engines.node.commands.runner import CommandJob
 from slaq.engines.node.commands.unread import Allowance
 from slaq.engines.node.reports import Reading
 from slaq.jobs import variables
-from slaq.jobs.options import PATHS, IfLost
+from slaq.jobs.options import PATHS, IfLost, losses_are_searched
 from slaq.kinds.accounts import Account, account_of
 from slaq.kinds.files import JobFolder
 from slaq.service.kinds import Progress, Recovered
@@ -130,9 +130,10 @@ class ProcessJobs:
             loss_file=None if loss_file is None else Path(loss_file),
             loss_column=asked.get("loss_column", "loss"),
             # Programs report; what they print is for people.
-            search=asked["trains"] and command.definition is None,
+            search=losses_are_searched(asked) and command.definition is None,
             loss_series=asked.get("loss"),
             trains=asked["trains"],
+            again=progress.attempts > 0,
             max_cores=row.spec.demand.most,
             threads=asked.get("threads"),
             memory=row.spec.demand.memory,

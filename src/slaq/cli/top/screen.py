@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 from typing_extensions import override
 
-from slaq.cli.display.job_columns import COLUMNS, ENDED, STYLES, Shown, parameters, suited
+from slaq.cli.display.job_columns import COLUMNS, ENDED, STYLES, TROUBLED, Shown, parameters, suited
 from slaq.cli.display.spans import span
 from slaq.cli.top.dialogs import ConfirmDialog, LineDialog, Page
 from slaq.core.errors import SlaqError
@@ -209,7 +209,7 @@ class Top(App[None]):
             )
             if COLUMNS[name].numeric and name != "done":
                 text.justify = "right"
-            if cell in ("out of reach", "diverged"):
+            if cell in ("out of reach", "diverged") or cell.endswith(TROUBLED):
                 text.stylize("red")
             styled.append(text)
         return styled

@@ -39,7 +39,7 @@ class _DetectCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command("detect", cls=_DetectCommand, context_settings={"allow_interspersed_args": False})
+@click.command("detect", cls=_DetectCommand)
 @click.option("--loss", "wanted", metavar="NAME", help="Look for the series of this name.")
 @click.option("--for", "seconds", type=SPAN, metavar="DURATION", help="End the script after this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

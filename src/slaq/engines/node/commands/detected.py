@@ -188,6 +188,10 @@ class DetectedLosses(LossSource):
             trouble = trouble if lines >= SILENT_LINES or final else ""
         elif lines >= (SILENT_AT_END if final else SILENT_LINES):
             trouble = nothing_found(lines)
+            if self._folder is not None and self._folder.ambiguous:
+                trouble += (
+                    "; files in its folder may be of other jobs that run there: give each job its own --cwd"
+                )
         else:
             trouble = ""
         if not trouble or self._trouble:

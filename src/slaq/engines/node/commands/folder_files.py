@@ -197,44 +197,27 @@ class _Mlflow(PointFile):
         """Hold nothing open."""
 
 
-class _Asked(PointFile):
-    """Stands for a file that is only asked about."""
-
-    appended = False
-    at_end, taken = True, 0
-
-    @override
-    def read(self, *, final: bool) -> Sequence[Point]:
-        return ()
-
-    @override
-    def close(self) -> None:
-        """Hold nothing open."""
+def holds_losses(name: str) -> bool:
+    """Return whether the name of a file says that it holds losses."""
+    return name in TABLES or name in DATABASES or name == STATE or ".tfevents." in name
 
 
-_ASKED = _Asked()
+def source_for(path: Path, *, since: float, skip: bool = False) -> PointFile | None:
+    """Return what reads a file; None where its name does not say that it holds losses, or it cannot be read.
 
-
-def source_for(path: Path, *, since: float, skip: bool = False, only_ask: bool = False) -> PointFile | None:
-    """Return what reads a file; None where its name does not say that it holds losses.
-
-    With `skip` a table is read from its present end on. With `only_ask` nothing is opened.
+    With `skip` a table is read from its present end on.
     """
     name = path.name
-    table, events = name in TABLES, ".tfevents." in name
-    state, database = name == STATE, name in DATABASES
-    if not (table or events or state or database):
-        return None
-    if only_ask:
-        return _ASKED
-    if table:
+    if name in TABLES:
         try:
             return _Table(path, skip=skip)
         except (OSError, LossSourceError):
             return None
-    if events:
-        return _Events(path)
-    return _State(path) if state else _Mlflow(path, since)
+    if name in DATABASES:
+        return _Mlflow(path, since)
+    if name == STATE:
+        return _State(path)
+    return _Events(path) if holds_losses(name) else None
 
 
 def catboost_rounds(folder: Path, since: float = 0.0) -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slaq.detection.point import Point
-from slaq.engines.node.commands.folder_files import PointFile, source_for
+from slaq.engines.node.commands.folder_files import PointFile, holds_losses, source_for
 from slaq.engines.node.commands.marks import mark_of
 from slaq.engines.processes import stat_fields
 
@@ -164,7 +164,7 @@ class LossFolder:
                         if entry.is_dir(follow_symlinks=False):
                             if depth < DEEPEST and name[0] != "." and name not in _PASSED_OVER:
                                 folders.append((Path(entry.path), depth + 1))
-                        elif source_for(Path(entry.path), since=0.0, only_ask=True) is not None:
+                        elif holds_losses(name):
                             path = Path(entry.path)
                             yield str(path.relative_to(self._folder)), path
             except (OSError, ValueError):

@@ -57,6 +57,8 @@ class CommandSpec:
     loss_series: str | None = None
     #: Whether losses are expected: a command that tells none for long is held as other work, and its owner is told.
     trains: bool = True
+    #: Whether it was started before: what was held of it then may hold no longer.
+    again: bool = False
     #: Cores that it gets at most, however many are idle; None for all cores.
     max_cores: float | None = None
     #: The threads that its owner chose, and the number beyond which more did not make earlier runs faster; None

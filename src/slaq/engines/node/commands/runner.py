@@ -361,6 +361,7 @@ class CommandRunner(Runner[CommandJob]):
         _log.warning("job lost", extra={"job": job_id, "reason": reason})
         job = replace(
             run.job,
+            command=replace(run.job.command, again=True),
             last_iteration=run.iteration,
             first_loss=run.first_loss,
             spent_seconds=now - run.started_at,
@@ -409,4 +410,5 @@ def _next_start(run: _CommandRun) -> CommandSpec:
     if run.restarts and variables.ATTEMPT in env:
         env[variables.ATTEMPT] = str(int(env[variables.ATTEMPT]) + run.restarts)
         env[variables.ITERATION] = str(following)
-    return replace(command, env=env, first_iteration=following)
+    again = command.again or run.restarts > 0
+    return replace(command, env=env, first_iteration=following, again=again)

@@ -169,11 +169,8 @@ class SupervisedCommand:
                     trouble=source.trouble,
                 )
             )
-            if (
-                self.observed
-                and source.series
-                and (source.series, source.place) != (before.series, before.place)
-            ):
+            moved = (source.series, source.place) != (before.series, before.place)
+            if moved and source.series and before.series and self.observed:
                 # What comes is another curve.
                 self.news.append(CurveBegan(job_id=job_id, at=at))
         if source.trouble and not self.observed and not self.other_work and self.kill_at is None:
@@ -182,10 +179,15 @@ class SupervisedCommand:
 
     def _notice(self, at: float) -> None:
         """Take note of a loss: what was wrong is so no longer."""
-        self.observed = True
+        spec, first, self.observed = self.launch.spec, not self.observed, True
+        if first and spec.trains and not self.source.series:
+            if spec.loss_pattern is not None:
+                self._tell_source(NewSource(series="loss", place="the output, by its pattern"), at)
+            elif spec.loss_file is not None:
+                self._tell_source(NewSource(series=spec.loss_column, place=str(spec.loss_file)), at)
         if self.source.trouble:
             self._tell_source(replace(self.source, trouble=""), at)
-        if self.other_work:
+        if self.other_work or (first and spec.again and spec.trains):
             self.other_work = False
             self.news.append(TrainingChanged(job_id=self.launch.job_id, at=at, trains=True))
 
