@@ -201,7 +201,6 @@ def _hostile(path: str) -> dict[str, Any]:
         "prospect": {"at_90": None, "at_95": None, "chance": None, "out_of_reach": False},
         "id": HOSTILE, "owner": HOSTILE, "state": "queued", "reason": HOSTILE, "work": HOSTILE, "summary": HOSTILE,
         "directory": HOSTILE, "command": None, "cwd": HOSTILE, "group": HOSTILE, "parameters": {HOSTILE: HOSTILE},
-        "loss_source": HOSTILE, "loss_trouble": HOSTILE,
     }  # fmt: skip
     cluster = {
         "version": HOSTILE, "policy": HOSTILE, "capacity": 1.0, "granted": 1.0, "epoch": 1, "epoch_seconds": 1.0,
