@@ -305,7 +305,7 @@ if not os.path.exists("tried"):
     sys.exit(1)
 for n in range(5): print("loss", 9 - n)
 """
-    job = run(cluster, tmp_path, code, max_restarts=1)
+    job = run(cluster, tmp_path, code, retry=1)
     changed = events(cluster, job, TrainingChanged)
     assert [event.trains for event in changed if isinstance(event, TrainingChanged)] == [False, True]
     assert [source.trouble == "" for source in told(cluster, job)] == [False, True]

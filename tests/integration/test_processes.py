@@ -19,7 +19,7 @@ if not sys.platform.startswith("linux"):
     pytest.skip("commands as jobs need Linux", allow_module_level=True)
 
 from slaq.core.errors import CommandError, DuplicateJobError, LossSourceError, ThrottleError, UnknownNameError
-from slaq.core.events import CpuUsed, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, LearningRateChanged, LossObserved, LossSourceChanged
 from slaq.engines.node.commands.records import CommandExited, CommandSpec, LossSourceFailed, Record
 from slaq.engines.node.commands.shares import WAYS, usable
 from slaq.engines.node.commands.supervisor_client import SupervisorClient
@@ -231,8 +231,8 @@ def test_losses_that_cannot_be_read_are_told_and_the_command_goes_on(
     code = "print('a,b'); open('m.csv', 'w').write('a,b\\n1,2\\n')"
     spec = python(tmp_path, code, cwd=tmp_path, loss_file=Path("m.csv"))
     records, end = run(plain, spec)
-    (failure,) = [item for item in records if isinstance(item, LossSourceFailed)]
-    assert "no column 'loss'" in failure.reason
+    (source,) = [item for item in records if isinstance(item, LossSourceChanged)]
+    assert "no column 'loss'" in source.trouble
     assert end.status == 0
 
 

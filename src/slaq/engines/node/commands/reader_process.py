@@ -293,6 +293,8 @@ def watch(order: WatchOrder) -> _Watched:
         watched.source = None if make is None else make()
     except LossSourceError as error:
         watched.failure = str(error)
+    except Exception as error:  # its reports are read all the same
+        watched.failure = f"losses cannot be looked for ({error}); check the folder that the command runs in"
     return watched
 
 
