@@ -175,7 +175,7 @@ def test_show_tells_what_a_job_needs_and_waits_for(endless: str) -> None:
     assert view["arrival"] - view["submitted_at"] == pytest.approx(3600.0, abs=1.0)
     lines = {line.split()[0]: line for line in slaq("show", job).stdout.splitlines() if line.strip()}
     assert lines["sizes"].endswith(" 0.5, 1 cores")
-    assert lines["memory"].endswith(" 1 GB")
+    assert lines["memory"].endswith(" 1 GB declared")
     assert lines["after"].endswith(f" {endless}")
     assert "(in 5" in lines["due"] or "(in 1" in lines["due"]
     with connect() as client:

@@ -196,6 +196,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "stop_at": None, "deadline": 1.0, "submitted_at": 1.0, "started_at": 1.0, "ended_at": None, "cores": 0.5,
         "iteration": 7, "total": None, "maximize": False, "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "loss_source": HOSTILE, "loss_trouble": HOSTILE,
+        "threads": 1, "threads_reason": HOSTILE, "memory_peak": 1,
         "cpu_seconds": 3.0, "attempts": 1, "can_use": None, "sizes": "any",
         "memory": None, "after": [HOSTILE], "after_any": [HOSTILE], "arrival": 1.0,
         "prospect": {"at_90": None, "at_95": None, "chance": None, "out_of_reach": False},

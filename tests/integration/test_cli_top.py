@@ -33,6 +33,7 @@ def job(name: str, **changes: Any) -> dict[str, Any]:
         "first_loss": 2.0, "loss": 1.0, "best_loss": 1.0,
         "reduction": 0.5, "diverged": False, "cpu_seconds": 3.0, "attempts": 1, "directory": "/x",
         "group": None, "parameters": {}, "loss_source": "", "loss_trouble": "",
+        "threads": None, "threads_reason": "", "memory_peak": 0,
         "prospect": {"at_90": 1060.0, "at_95": None, "chance": None, "out_of_reach": False},
     }  # fmt: skip
     return {**usual, **changes}

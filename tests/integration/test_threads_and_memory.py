@@ -1,6 +1,8 @@
 """Laws of what a command begins with: threads that helped before, and memory that is there."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ from slaq.engines.node.commands.experience import (
 )
 from slaq.engines.node.commands.memory_gate import GROWS_SECONDS, MemoryGate, MemoryTaker
 from slaq.engines.node.commands.records import CommandSpec, RunAs
+from slaq.service.service import Service
+from tests.integration.opening import ME, printed, python
+from tests.integration.serving import until
 
 GB = 10**9
 
@@ -115,3 +120,28 @@ def test_a_command_alone_always_begins(declared: int, there_are: int, available:
 def test_without_knowledge_nothing_is_held_back(declared: int) -> None:
     """Commands that have just begun and declared nothing hold nobody back."""
     assert MemoryGate(8 * GB).reason(declared, [taker(seconds=0.0)], 8 * GB) == ""
+
+
+def test_a_service_shows_and_keeps_what_a_command_began_with(open_service: Callable[..., Service]) -> None:
+    """Threads, why so many, and the most memory are shown of a job while it runs, and after its end."""
+    service = open_service(cores=2)
+    shows = "import os, time; print(os.environ['OMP_NUM_THREADS'], flush=True); x = bytearray(10**7)"
+    seen = f"{shows}; time.sleep(600)"
+    chosen = service.submit(ME, python(seen, threads=3)).id
+    assert until(partial(printed, service, chosen, 1)) == ["3"]
+    until(lambda: service.job(ME, chosen).memory_peak >= 10**7)
+    view = service.job(ME, chosen)
+    assert (view.threads, view.threads_reason) == (3, "its owner chose so")
+    beside = service.submit(ME, python(seen)).id
+    assert until(partial(printed, service, beside, 1)) == ["1"]
+    until(lambda: service.job(ME, beside).threads == 1)
+    assert service.job(ME, beside).threads_reason == "2 jobs share 2 cores"
+    service.cancel(ME, chosen)
+    until(lambda: service.job(ME, chosen).state.ended)
+    ended = service.job(ME, chosen)
+    assert (ended.threads, ended.threads_reason, ended.memory_peak) == (
+        view.threads,
+        view.threads_reason,
+        ended.memory_peak,
+    )
+    assert ended.memory_peak >= 10**7

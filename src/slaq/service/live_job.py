@@ -38,6 +38,10 @@ class LiveJob:
     #: Where its losses come from, and what is wrong with that.
     loss_source: str = ""
     loss_trouble: str = ""
+    #: The threads that it got when it last began, and why; the most bytes of memory that it took.
+    threads: int | None = None
+    threads_reason: str = ""
+    memory_peak: int = 0
     #: Its first, last and best loss.
     losses: LossRange = field(default_factory=LossRange)
     cpu_seconds: float = 0.0
@@ -69,6 +73,9 @@ class LiveJob:
             total=row.total,
             loss_source=row.loss_source,
             loss_trouble=row.loss_trouble,
+            threads=row.threads,
+            threads_reason=row.threads_reason,
+            memory_peak=row.memory_peak,
             losses=LossRange(
                 first=row.first_loss,
                 last=row.loss,
@@ -100,8 +107,9 @@ class LiveJob:
         self.reduction = 0.0
 
     def use(self, event: CpuUsed) -> None:
-        """Count CPU seconds, of losses or not."""
+        """Count CPU seconds, of losses or not, and note the memory that it takes."""
         self.cpu_seconds = max(self.cpu_seconds, event.cpu_seconds)
+        self.memory_peak = max(self.memory_peak, event.memory)
 
     @property
     def state(self) -> JobState:
@@ -156,6 +164,9 @@ class LiveJob:
             total=self.known_end,
             loss_source=self.loss_source,
             loss_trouble=self.loss_trouble,
+            threads=self.threads,
+            threads_reason=self.threads_reason,
+            memory_peak=self.memory_peak,
             first_loss=self.losses.first,
             loss=self.losses.last,
             best_loss=self.losses.best,

@@ -17,6 +17,7 @@ from slaq.core.events import (
     JobEnded,
     LossObserved,
     LossSourceChanged,
+    ThreadsChosen,
 )
 from slaq.core.job import JobSpec, JobState
 from slaq.core.progress import has_shown_its_end
@@ -111,6 +112,9 @@ class LiveJobs:
                 self.jobs[event.job_id].demand = event.demand
             elif isinstance(event, EndForeseen) and event.job_id in self.jobs:
                 self.jobs[event.job_id].total = event.iterations
+            elif isinstance(event, ThreadsChosen) and event.job_id in self.jobs:
+                job = self.jobs[event.job_id]
+                job.threads, job.threads_reason = event.threads, event.reason
             elif isinstance(event, LossSourceChanged) and event.job_id in self.jobs:
                 self._source(self.jobs[event.job_id], event)
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:

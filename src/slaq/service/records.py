@@ -162,6 +162,11 @@ class JobView:
     loss_source: str
     #: Why no losses can be read, or not those asked for, and what to type instead; empty where all is well.
     loss_trouble: str
+    #: The threads that a command got when it last began, and why; None before, and for other jobs.
+    threads: int | None
+    threads_reason: str
+    #: The most bytes of memory that its processes took together; 0 if unknown.
+    memory_peak: int
     first_loss: float | None
     loss: float | None
     best_loss: float | None

@@ -84,14 +84,23 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["sizes"] != "any":
         listed = view["sizes"] if isinstance(view["sizes"], list) else []
         yield "sizes", ", ".join(f"{size:g}" for size in listed) + " cores" if listed else "whole cores"
-    if view["memory"] is not None:
-        yield "memory", f"{view['memory'] / 1e9:.3g} GB"
+    if view["threads"] is not None:
+        yield "threads", f"{view['threads']}: {view['threads_reason']}"
+    yield from _memory(view)
     yield "CPU", span(view["cpu_seconds"])
     yield from _losses(view)
     yield from _prospects(view, now) if active and view["trains"] else ()
     if view["tags"]:
         yield "tags", ", ".join(view["tags"])
     yield "files", view["directory"]
+
+
+def _memory(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    told = [] if view["memory"] is None else [f"{view['memory'] / 1e9:.3g} GB declared"]
+    if view["memory_peak"]:
+        told.append(f"{view['memory_peak'] / 1e9:.3g} GB at most")
+    if told:
+        yield "memory", ", ".join(told)
 
 
 def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

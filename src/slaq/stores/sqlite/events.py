@@ -105,7 +105,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
     observed: list[tuple[Row, Observation, _Progress]] = []
     late: list[tuple[Row, Observation, _Progress]] = []
     others: list[tuple[int, OtherEvent]] = []
-    used: list[tuple[float, int]] = []
+    used: list[tuple[float, int, int]] = []
     for seq, event in enumerate(events, start=transaction.seq + 1):
         transaction.see(event.at)
         if isinstance(event, LossObserved):
@@ -122,7 +122,7 @@ def keep_events(transaction: Transaction, events: Sequence[Event]) -> None:
             else:
                 late.append((row, one, job))
         elif isinstance(event, CpuUsed):
-            used.append((event.cpu_seconds, progress[event.job_id].number))
+            used.append((event.cpu_seconds, event.memory, progress[event.job_id].number))
         elif not isinstance(event, JobDelayed):
             others.append((seq, event))
     # Grouped by job, because rows of one job are adjacent in the table.
@@ -170,6 +170,8 @@ def _keep_others(
                     db.execute(SQL["allocate"], (number, event.at, 0))
             elif isinstance(event, EndForeseen):
                 db.execute("UPDATE jobs SET total = ? WHERE number = ?", (event.iterations, number))
+            elif isinstance(event, ThreadsChosen):
+                db.execute(SQL["keep_threads"], (event.threads, event.reason, number))
             elif isinstance(event, LossSourceChanged):
                 db.execute(SQL["keep_source"], (event.sentence, storable(event.trouble), number))
         body = {name: value for name, value in asdict(event).items() if name not in ("job_id", "at")}

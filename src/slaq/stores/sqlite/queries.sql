@@ -51,7 +51,10 @@ SET iteration = ?, first_loss = ?, loss = ?, best_loss = ?, cpu_observed = ?,
 WHERE number = ?;
 
 -- name: keep_cpu
-UPDATE jobs SET cpu_seconds = MAX(cpu_seconds, ?) WHERE number = ?;
+UPDATE jobs SET cpu_seconds = MAX(cpu_seconds, ?), memory_peak = MAX(memory_peak, ?) WHERE number = ?;
+
+-- name: keep_threads
+UPDATE jobs SET threads = ?, threads_reason = ? WHERE number = ?;
 
 -- name: keep_source
 UPDATE jobs SET loss_source = ?, loss_trouble = ? WHERE number = ?;

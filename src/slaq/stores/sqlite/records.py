@@ -63,6 +63,10 @@ class JobRow:
     #: Where its losses come from, and what is wrong with that, in words; empty while that is not known.
     loss_source: str
     loss_trouble: str
+    #: The threads that it got when it last began, and why; None before. The most bytes of memory that it took.
+    threads: int | None
+    threads_reason: str
+    memory_peak: int
     #: The first, last and best loss; None if there is none, or if the last one is NaN.
     first_loss: float | None
     loss: float | None
