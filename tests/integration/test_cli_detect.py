@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,24 +11,9 @@ from click.testing import CliRunner, Result
 
 from slaq.cli.main import main
 from slaq.detection.lines import LineCutter, seen
-from tests.integration.serving import Served, serving, until
+from tests.integration.serving import Served, until
 
 RECORDED = Path(__file__).parents[1] / "detection" / "recorded"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("home"), cores=2) as found:
-        yield found
-
-
-@pytest.fixture
-def here(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SLAQ_HOME", str(served.settings.home))
-    for name in ("SLAQ_URL", "SLAQ_TOKEN", "SLAQ_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
 
 
 def slaq(*words: str) -> Result:

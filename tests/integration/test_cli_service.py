@@ -21,7 +21,7 @@ from slaq.client import Client, connect
 from slaq.jobs.options import ServiceOptions
 from slaq.service.records import Submission
 from tests.integration.opening import reports
-from tests.integration.serving import PATIENCE, Served, serving, until
+from tests.integration.serving import PATIENCE, Served, until
 
 #: Prints losses that fall, for ever.
 TRAINS = """
@@ -67,22 +67,6 @@ ASKING = {
 }
 #: Verbs of the service that ask nothing of it, or not without a terminal.
 OTHERS = {"serve", "token", "top"}
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("home"), cores=2) as found:
-        yield found
-
-
-@pytest.fixture
-def here(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to type in, with the service as the usual one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SLAQ_HOME", str(served.settings.home))
-    for name in ("SLAQ_URL", "SLAQ_TOKEN", "SLAQ_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
 
 
 def slaq(*words: str, status: int = 0, **more: Any) -> Result:

@@ -20,7 +20,7 @@ from slaq.core.job import JobState
 from slaq.service.records import Submission
 from slaq.service.service import Service
 from tests.integration.opening import ANN, BOB, ME, reports
-from tests.integration.serving import Served, serving, until
+from tests.integration.serving import Served, until
 
 #: Prints its words, and a loss that its first word chooses.
 SAYS = "import sys; print(*sys.argv[1:]); print('loss', sys.argv[1])"
@@ -30,22 +30,6 @@ def train(ctx, rate, steps=2):
     for step in range(steps):
         ctx.report(rate / (1 + step))
 """
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("home"), cores=2) as found:
-        yield found
-
-
-@pytest.fixture
-def here(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to type in, with the service as the usual one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SLAQ_HOME", str(served.settings.home))
-    for name in ("SLAQ_URL", "SLAQ_TOKEN", "SLAQ_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
 
 
 @pytest.fixture

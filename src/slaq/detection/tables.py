@@ -1,12 +1,12 @@
 """Reads all series in a table of losses: CSV with a header that may grow, or JSON Lines."""
 
 import csv
-import json
 import math
 from collections.abc import Mapping
 
 from slaq.detection.names import LONGEST_NAME
 from slaq.detection.output import LARGEST_STEP
+from slaq.detection.plain_values import json_object, number
 from slaq.detection.point import Point
 
 #: Columns that are looked at.
@@ -29,7 +29,7 @@ class TableReader:
         if self._json is None:
             self._json = text.lstrip().startswith("{")
         if self._json:
-            return _points(_object(text))
+            return _points(json_object(text))
         if not self._header:
             self._header = self._read_header(text)
             return []
@@ -42,18 +42,18 @@ class TableReader:
 
 
 def _points(row: Mapping[str, object]) -> list[Point]:
-    step = next((number for name in _STEPS if (number := _number(row.get(name))) is not None), None)
+    step = next((found for name in _STEPS if (found := number(row.get(name))) is not None), None)
     whole = step is not None and math.isfinite(step) and 0 <= step < LARGEST_STEP
-    found = []
+    points = []
     for name, cell in row.items():
-        value = _number(cell)
+        value = number(cell)
         if value is not None and 0 < len(name) <= LONGEST_NAME and name.isprintable() and name not in _STEPS:
-            found.append(
+            points.append(
                 Point(series=name, value=value, step=int(step) if whole and step is not None else None)
             )
-        if len(found) == MOST_COLUMNS:
+        if len(points) == MOST_COLUMNS:
             break
-    return found
+    return points
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -61,20 +61,3 @@ def _cells(text: str, delimiter: str) -> list[str]:
         return next(csv.reader([text], delimiter=delimiter), [])[:MOST_COLUMNS]
     except csv.Error:
         return []
-
-
-def _object(text: str) -> Mapping[str, object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None

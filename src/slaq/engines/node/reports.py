@@ -1,12 +1,12 @@
 """What a job's reports say: the one place where lines that a job wrote become bounded values."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slaq.core.demand import Demand
 from slaq.core.visible import visible
+from slaq.detection.plain_values import json_object, number
 from slaq.jobs.demands import read_demand, written_demand
 
 #: Bytes of a line of reports, beyond which it is cut.
@@ -208,26 +208,3 @@ def bounded(value: object, most: float) -> float | None:
     """Return a number from 0 to the given one; None for anything else."""
     found = number(value)
     return found if found is not None and 0.0 <= found <= most else None
-
-
-def json_object(line: bytes | str) -> dict[str, object]:
-    """Return the JSON object in a line; an empty one where there is none."""
-    # To look is far cheaper than to try: whoever writes millions of empty lines wants them to be tried.
-    if not (line.lstrip().startswith(b"{") if isinstance(line, bytes) else line.lstrip().startswith("{")):
-        return {}
-    try:
-        # Given bytes, json first guesses their encoding, which takes longer than all the rest.
-        record = json.loads(line.decode(errors="replace") if isinstance(line, bytes) else line)
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def number(value: object) -> float | None:
-    """Return a number, or a text that is one, as a float; None for anything else."""
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None

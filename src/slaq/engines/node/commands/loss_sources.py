@@ -16,14 +16,13 @@ from typing_extensions import override
 
 from slaq.core.errors import LossSourceError
 from slaq.detection.lines import seen
+from slaq.detection.plain_values import json_object, number
 from slaq.engines.node.commands.tail import Tail
 from slaq.engines.node.reports import (
     LONGEST_LINE,
     Item,
     NewSource,
     Reading,
-    json_object,
-    number,
     parse_report,
 )
 from slaq.jobs.loss_pattern import checked_pattern

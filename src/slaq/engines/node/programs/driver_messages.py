@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slaq.core.demand import Demand
+from slaq.detection.plain_values import json_object
 from slaq.engines.node.programs.messages import WAITS, MessageKind
-from slaq.engines.node.reports import LONGEST_LINE, json_object, read_metrics
+from slaq.engines.node.reports import LONGEST_LINE, read_metrics
 from slaq.engines.node.wire import MalformedError, Message
 from slaq.jobs.demands import read_demand
 
