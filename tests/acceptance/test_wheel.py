@@ -41,6 +41,7 @@ FILES = {
     "fits.py": "def make(spark):\n    raise NotImplementedError\n",
     "jobs.jsonl": WORKLOAD,
     "losses.txt": "1.0 0.7 0.55 0.46 0.4 0.36\n",
+    "log.txt": "loss 3\nloss 2\nloss 1.5\n",
 }
 
 #: Verbs with arguments that work without any extra.
@@ -48,6 +49,7 @@ WORKING = {
     "demo": "demo --jobs 2 --over 0 --size 0.001",
     "run": "run jobs.toml",
     "simulate": "simulate jobs.jsonl",
+    "detect": "detect log.txt",
     "forecast": "forecast losses.txt",
     "workload": "workload inspect jobs.jsonl",
     "bench": "bench decide --jobs 20 --units 80 --repeat 1 --no-reference",
@@ -59,6 +61,8 @@ ASKING = {
     "submit": "submit -- true",
     "ls": "ls",
     "show": "show a",
+    "best": "best group",
+    "export": "export --all",
     "top": "top",
     "logs": "logs a",
     "wait": "wait a",

@@ -268,7 +268,7 @@ def wrong_data() -> list[tuple[Algorithm[Any], Any, Any, str]]:
         cases += [
             (algorithm, x, x[:, 0], "y must name classes; it holds fractions such as"),
             (algorithm, x, np.full(len(x), 3), "two classes or more; y holds only 3"),
-            (algorithm, x, y.astype(object), "labels must be numbers or strings"),
+            (algorithm, x, np.full(len(x), np.datetime64("2026-01-01")), "labels must be numbers or strings"),
         ]
     for algorithm in regressors:
         cases += [

@@ -460,7 +460,7 @@ def test_the_best_of_each_grid_is_told(tmp_path: Path) -> None:
         """,
     )
     done = slaq(tmp_path, "--quiet")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-2:] == [
         "best of grid: grid-2 (x=2), loss 1",
         "best of others: none, because each of its jobs has diverged or has no loss",

@@ -175,6 +175,9 @@ def test_an_external_job_reports_once_however_often_it_sends(client: Client) -> 
     assert job.metrics[1] == {"accuracy": 0.75}
     while not job.diverged:
         job.wait(timeout=0.05)
+    client.report(job.id, lines + more + line(3, 0.25), offset=0)
+    while len(job.observations) < 4:
+        job.wait(timeout=0.05)
     client.end(job.id, state="completed", reason="done over there")
     assert job.result(PATIENCE) == 0
     assert job.reason == "done over there"

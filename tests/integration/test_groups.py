@@ -60,12 +60,13 @@ def reported(
 ) -> str:
     """Add a job to a group that has reported these losses elsewhere, and ended so; return its id."""
     options: Any = {"name": f"{group}-job", "group": group, "parameters": parameters, "maximize": maximize}
+    options["on_nan"] = "go-on"
     job = client.send(Submission(external=True, options=options))
     client.report(job.id, reports(*losses), offset=0)
     until(lambda: client.show_job(job.id)["iteration"] == len(losses) - 1)
     if state:
         client.end(job.id, state=state)
-        until(lambda: client.show_job(job.id)["state"] == state)
+        until(lambda: client.show_job(job.id)["ended_at"] is not None)
     return job.id
 
 
@@ -461,7 +462,8 @@ def test_the_jobs_to_export_are_chosen_as_elsewhere(here: Path, client: Client, 
 
     assert jobs("--tag", "mark") == [tagged]
     assert jobs(tagged, "exported-job") == [tagged, "exported-job"]
-    assert jobs("--group", exported, "--state", "completed") == ["exported-job", "exported-job-2"]
+    assert jobs("--group", exported, "--state", "completed") == ["exported-job"]
+    assert jobs("--group", exported, "--state", "diverged") == ["exported-job-2"]
     assert jobs("--all") == [job["id"] for job in client.list_jobs()]
     owner = client.show_job(tagged)["owner"]
     assert jobs("--user", owner) == jobs("--all")

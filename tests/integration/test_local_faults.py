@@ -272,18 +272,24 @@ def test_a_program_cannot_swallow_its_cancellation_by_accident(cluster: Cluster)
     eventually(lambda: job.log() == "cleaned up\n")
 
 
-def test_losses_that_are_not_numbers_are_flagged(cluster: Cluster) -> None:
-    """The job is marked as diverged while they last, and goes on."""
+def test_a_job_diverges_where_its_last_loss_is_no_number(cluster: Cluster) -> None:
+    """A job goes on after such losses, and has diverged where the last one is such a loss."""
 
-    def program(ctx: Context) -> str:
-        for loss in (1.0, math.nan, math.inf, 0.5, math.nan):
+    def recovers(ctx: Context) -> str:
+        for loss in (1.0, math.nan, math.inf, 0.5):
             ctx.report(loss)
         return "done"
 
-    job = cluster.submit(program)
+    def breaks_off(ctx: Context) -> None:
+        ctx.report(1.0)
+        ctx.report(math.nan)
+
+    job, broken = cluster.submit(recovers), cluster.submit(breaks_off)
     assert job.result(PATIENCE) == "done"
-    assert [math.isfinite(loss) for loss in job.losses] == [True, False, False, True, False]
-    assert job.diverged
+    assert [math.isfinite(loss) for loss in job.losses] == [True, False, False, True]
+    assert not job.diverged
+    assert broken.wait(timeout=PATIENCE) or broken.done()
+    assert (broken.state, broken.diverged) == (JobState.DIVERGED, True)
 
 
 def test_a_program_that_never_reports_gets_its_share(cluster: Cluster) -> None:
@@ -488,13 +494,13 @@ def test_what_a_driver_may_say_by_mistake_is_passed_over(cluster: Cluster) -> No
             say(ctx, encode(Head(report, c=number, y=1.0), [said])[0], said)
         say(ctx, Head(MessageKind.ANNOUNCE, y=math.nan), Head(MessageKind.ANNOUNCE, y=-math.inf))
         say(ctx, *encode(Head(MessageKind.CAN_USE), [b'{"can_use":{"sizes":[1e999]}}']))
-        say(ctx, Head(report, c=2**32 - 1, y=math.nan))
+        say(ctx, Head(report, c=2**32 - 2, y=math.nan), Head(report, c=2**32 - 1, y=1.0))
         ctx.map(len)
         return "done"
 
     job = cluster.submit(program, (X, None))
     assert job.result(PATIENCE) == "done"
-    assert [one.iteration for one in job.observations] == [0, 1, 2, 3, 2**32 - 1]
+    assert [one.iteration for one in job.observations] == [0, 1, 2, 3, 2**32 - 2, 2**32 - 1]
     assert all(math.isfinite(one.cpu_seconds) for one in job.observations)
     assert_unharmed(cluster)
 

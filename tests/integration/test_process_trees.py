@@ -463,14 +463,14 @@ def test_commands_wait_until_there_are_descriptors(stop_continue: SupervisorClie
         for name in ("one", "two"):
             stop_continue.start(name, spec(tmp_path / name, "print('done')"))
             stop_continue.set_share(name, 1.0)
-        told = collect(stop_continue, lambda found: len(found) == 2)
-        assert [type(record) for record in told] == [JobDelayed, JobDelayed]
+        collect(stop_continue, lambda found: sum(isinstance(one, JobDelayed) for one in found) == 2)
         stop_continue.stop("two")
         end = end_of(stop_continue)
         assert (end.job_id, end.stopped, end.fault) == ("two", True, "")
         resource.prlimit(stop_continue.pid, resource.RLIMIT_NOFILE, limits)
         told = collect(stop_continue, lambda found: bool(ends(found)))
-        assert [record.reason for record in told if isinstance(record, JobDelayed)] == [""]
+        delays = [record for record in told if isinstance(record, JobDelayed) and not record.waits]
+        assert [delay.reason for delay in delays] == [""]
         (end,) = ends(told)
         assert (end.job_id, end.status, end.tail) == ("one", 0, "done")
 

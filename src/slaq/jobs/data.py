@@ -56,7 +56,7 @@ class Dataset:
         if self.x.ndim != 2:
             raise DataError(f"features must have two dimensions, rows and columns, not {self.x.ndim}")
         if self.y is not None:
-            object.__setattr__(self, "y", _numbers(self.y, "targets"))
+            object.__setattr__(self, "y", _labels(self.y))
             if len(self.y) != self.x.shape[0]:
                 raise DataError(f"there are {self.x.shape[0]} rows of features but {len(self.y)} targets")
 
@@ -86,6 +86,14 @@ class Dataset:
             Partition(index, start, self.x[start:stop], None if self.y is None else self.y[start:stop])
             for index, (start, stop) in enumerate(pairwise(edges))
         ]
+
+
+def _labels(values: Any) -> NDArray[Any]:
+    """Return targets as an array: numbers, or texts that name classes, as a column of a table may hold them."""
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind == "O" and array.size and all(isinstance(value, str) for value in array.flat):
+        return array.astype(np.str_)
+    return _numbers(values, "targets")
 
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:
