@@ -256,3 +256,6 @@ def test_what_a_user_has_set_stays() -> None:
     assert not added.keys() & given.keys()
     assert added["MKL_NUM_THREADS"] == "1"
     assert added["KMP_BLOCKTIME"] == "0"
+    alone = choose_threads(Crowd(cores=2, commands=1)).variables({})
+    assert "OMP_WAIT_POLICY" not in alone
+    assert int(alone["GOMP_SPINCOUNT"]) > 0
