@@ -78,7 +78,8 @@ def test_what_an_earlier_start_has_told_is_known_as_repeated(
     """
     known = min(known, losses - 3)
     checkpoint = data.draw(st.integers(0, max(known - 2, 0)) | st.just(known))
-    search, numbers = LossSearch(known=known), []
+    search = LossSearch(known=known)
+    numbers: list[int] = []
     swapped = data.draw(st.integers(checkpoint + 3, losses))
     for number in range(checkpoint + 1, losses + 1):
         search.read_line(f"step {number * stride}/{losses * stride} loss={1 / number}".encode())

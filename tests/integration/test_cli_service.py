@@ -262,6 +262,9 @@ def test_a_table_has_the_columns_and_the_order_that_are_asked_for(here: Path, se
     assert ids == ["sorted-a", "sorted-b", "sorted-c"]
     assert [job["id"] for job in told(*words, "--sort", "best")] == ["sorted-c", "sorted-b", "sorted-a"]
     assert [job["id"] for job in told(*words)] == ["sorted-b", "sorted-a", "sorted-c"]
+    assert "column 'c' may be cores or chance or CPU or command; type more" in (
+        slaq("ls", "--sort", "c", status=2).stderr.replace("\n", " ")
+    )
     assert "there is no column 'colour'; known: job, " in slaq("ls", "--columns", "colour", status=2).stderr
     assert "takes one column" in slaq("ls", "--sort", "job,best", status=2).stderr
     assert tuple(COLUMNS) == NAMES

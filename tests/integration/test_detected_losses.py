@@ -312,7 +312,7 @@ for n in range(5): print("loss", 9 - n)
 
 
 def test_a_script_that_begins_again_has_no_iteration_twice(cluster: slaq.Cluster, tmp_path: Path) -> None:
-    """Its losses and its end are those of a run without the failure; what it says of its steps tells which they are."""
+    """Its losses and its end are those of a run without the failure, by what it says of its steps."""
     code = """
 import os, sys
 for n in range(1, 21):

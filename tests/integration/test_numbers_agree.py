@@ -3,8 +3,11 @@
 import json
 import math
 import re
+import sys
 import time
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,8 +92,50 @@ def test_what_a_job_completed_with_is_its_whole_reduction() -> None:
     """A completed job is done; one that was ended at a share, or misses its target, is done as far as it came."""
     assert reduction_made(CURVE, state=JobState.COMPLETED) == 1.0
     assert reduction_made([1.0, 1.0, 2.0], state=JobState.COMPLETED) == 0.0
-    assert reduction_made(CURVE, Aim(stop_at=0.5), JobState.COMPLETED) == reduction_made(CURVE)
+    assert reduction_made(CURVE, Aim(stopped_at=0.5), JobState.COMPLETED) == reduction_made(CURVE)
     assert reduction_made(CURVE, Aim(target=0.0), JobState.COMPLETED) == (CURVE[0] - CURVE[-1]) / CURVE[0]
+
+
+@pytest.mark.parametrize("stop_at", [None, 0.999])
+def test_a_job_that_ends_by_itself_is_done_whatever_share_it_was_to_stop_at(
+    stop_at: float | None, tmp_path: Path
+) -> None:
+    """The same curve of a job that completed by itself is the same share, with `stop_at` and without."""
+    code = f"for loss in {CURVE}: print('loss', loss)"
+    with slaq.Cluster() as cluster:
+        job = cluster.submit_command([sys.executable, "-c", code], stop_at=stop_at)
+    assert (job.state, len(job.losses), job.reduction) == (JobState.COMPLETED, len(CURVE), 1.0)
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        seen = client.submit_command([sys.executable, "-c", code], stop_at=stop_at)
+        assert seen.wait(timeout=60)
+        assert client.show_job(seen.id)["reduction"] == 1.0
+
+
+def shown(**differs: Any) -> dict[str, Any]:
+    """Return a job as the API shows it, as far as columns look at it."""
+    usual: dict[str, Any] = {
+        "id": "net-1", "state": "running", "reduction": 0.5, "iteration": 5, "trains": True, "deadline": 9.0,
+        "submitted_at": 0.0, "ended_at": None, "prospect": {"at_90": None, "chance": None, "out_of_reach": False},
+    }  # fmt: skip
+    prospect = {name: differs.pop(name) for name in ("at_90", "chance", "out_of_reach") if name in differs}
+    return usual | {"prospect": usual["prospect"] | prospect} | differs
+
+
+@pytest.mark.parametrize(
+    ("column", "jobs"),
+    [
+        ("job", [shown(id="net-2"), shown(id="net-10"), shown(id="net-10-2"), shown(id="other")]),
+        ("90% in", [shown(reduction=0.95, at_90=9.0), shown(at_90=3.0), shown(at_90=5.0), shown()]),
+        ("90% in", [shown(at_90=3.0), shown(state="completed", ended_at=1.0, reduction=1.0, at_90=2.0)]),
+        ("chance", [shown(chance=0.9), shown(chance=0.1), shown(chance=0.5, out_of_reach=True),
+                    shown(deadline=None)]),
+        ("age", [shown(submitted_at=1.0, ended_at=8.0), shown(submitted_at=7.0), shown(submitted_at=6.0)]),
+    ],
+)  # fmt: skip
+def test_a_column_is_sorted_by_what_it_shows(column: str, jobs: list[dict[str, Any]]) -> None:
+    """The best, soonest, likeliest or latest come first, and those that show a dash last."""
+    for order in permutations(jobs):
+        assert sorted(order, key=COLUMNS[column].key) == jobs
 
 
 def told(client: Client, job: str, *words: str) -> str:

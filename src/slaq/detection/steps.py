@@ -39,7 +39,7 @@ class IterationCounter:
     #: Whether passes are counted from 0, and whether a bar is read.
     from_zero: bool = False
     bar: bool = False
-    #: The step that was told with the first loss, 0 if none was; and losses that came before it, in an earlier start.
+    #: The step that was told with the first loss, 0 if none was; and the losses before it, of earlier starts.
     began: int = 0
     before: int = 0
 

@@ -116,7 +116,12 @@ def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         higher = "; higher is better" if view["maximize"] else ""
         yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
-        yield "done", f"{done(view['reduction'], view['iteration'])} of its whole reduction"
+        if view["trains"]:
+            made = done(view["reduction"], view["iteration"])
+            yield (
+                "done",
+                "not known before a second loss" if made == "–" else f"{made} of its whole reduction",
+            )
 
 
 def _awaited(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,13 @@ class _Submit(click.Command):
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashes = args.index("--") if "--" in args else None
-        rest = super().parse_args(ctx, list(args))
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            if dashes is not None:
+                raise
+            remedy = "put -- before a command, as in: slaq submit --name net -- python train.py --lr 0.1"
+            raise click.UsageError(f"{error.format_message()}\n{remedy}", ctx) from None
         words = ctx.params.get("work", ())
         ctx.meta["slaq.dashes"] = dashes is not None and tuple(args[dashes + 1 :]) == tuple(words)
         return rest
@@ -180,6 +186,9 @@ class _Typed:
         from slaq.cli.input import submissions
 
         if self.kind == "command":
+            if not self.after_dashes and len(self.words) == 1:
+                # That a script is no program says more than that it uses no parameter.
+                submissions.command_submission(self.words, options, local=local)
             words = submissions.with_parameters(self.words, parameters)
             return submissions.command_submission(words, options, local=local)
         table = submissions.program_table(self.options["data"], self.options["target"], parameters)

@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to reach a share of its reduction.
 
-    The exit status is 0 if each job has reached the share or completed, 4 if a job diverged, failed or was
-    cancelled before, 5 if the timeout passed. Waiting continues over a restart of the service.
+    All of them are waited for, also where one has failed. The exit status is 0 if each job has reached the share
+    or completed, 4 if a job diverged, failed or was cancelled before, 5 if the timeout passed. Waiting continues
+    over a restart of the service.
 
     \b
     slaq wait net && echo trained
@@ -64,7 +65,7 @@ def command(
         come = any if any_one else all
         if come(outcome == "reached" for outcome in outcomes):
             status = 0
-        elif any(outcome == "short" for outcome in outcomes) and not (any_one and "waiting" in outcomes):
+        elif "waiting" not in outcomes:
             status = ENDED_SHORT
         elif give_up is not None and time.monotonic() >= give_up:
             status = TIMED_OUT
