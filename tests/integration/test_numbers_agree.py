@@ -111,6 +111,19 @@ def test_a_job_that_ends_by_itself_is_done_whatever_share_it_was_to_stop_at(
         assert client.show_job(seen.id)["reduction"] == 1.0
 
 
+def test_every_start_of_a_job_is_counted(tmp_path: Path) -> None:
+    """What a job finds as its attempt, what is shown as its starts, and what a restarted service knows agree."""
+    code = "import os, sys; print(os.environ['SLAQ_ATTEMPT']); sys.exit(os.environ['SLAQ_ATTEMPT'] < '3')"
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        job = client.submit_command([sys.executable, "-c", code], retry=2)
+        assert job.wait(timeout=60)
+        assert job.log().split() == ["1", "2", "3"]
+        assert client.show_job(job.id)["attempts"] == 3
+        assert "3 times" in told(client, job.id, "show", job.id)
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        assert client.show_job(job.id)["attempts"] == 3
+
+
 def shown(**differs: Any) -> dict[str, Any]:
     """Return a job as the API shows it, as far as columns look at it."""
     usual: dict[str, Any] = {

@@ -15,6 +15,7 @@ from slaq.core.events import (
     Event,
     JobDelayed,
     JobEnded,
+    JobRetried,
     LossObserved,
     LossSourceChanged,
     ThreadsChosen,
@@ -115,6 +116,10 @@ class LiveJobs:
             elif isinstance(event, ThreadsChosen) and event.job_id in self.jobs:
                 job = self.jobs[event.job_id]
                 job.threads, job.threads_reason = event.threads, event.reason
+            elif isinstance(event, JobRetried) and event.job_id in self.jobs:
+                job = self.jobs[event.job_id]
+                job.row = replace(job.row, attempts=job.row.attempts + 1)
+                self.publish("job.started", job)
             elif isinstance(event, LossSourceChanged) and event.job_id in self.jobs:
                 self._source(self.jobs[event.job_id], event)
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:

@@ -154,9 +154,10 @@ def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]
 
 
 def _iterations(iteration: int, total: int | None) -> str:
-    if total is None:
+    # Losses may come after the last one that was to come.
+    if total is None or iteration > total:
         return str(iteration)
-    return f"{iteration} of {total} ({min(iteration / total, 1.0):.0%})"
+    return f"{iteration} of {total} ({iteration / total:.0%})"
 
 
 def _when(view: Mapping[str, Any], moment: float | None, now: float, good: float) -> str:
