@@ -466,6 +466,30 @@ def test_whatif_plays_the_present_jobs_forward(endless: str) -> None:
     assert (told("cluster")["policy"], told("cluster")["capacity"]) == (before["policy"], before["capacity"])
 
 
+def test_show_has_every_option_that_was_given(here: Path) -> None:
+    """What differs from what is usual is shown, each option once; what is usual is not."""
+    words = [
+        "--retry",
+        "2",
+        "--notify",
+        "echo done",
+        "--max-iterations",
+        "9",
+        "--stop-at",
+        "0.5",
+        "--max-cores",
+        "1",
+    ]
+    job = submit(*words, "--", sys.executable, "-c", "pass")
+    lines = [
+        line for line in slaq("show", job).stdout.splitlines() if line.split()[0] in ("options", "weight")
+    ]
+    assert [line.split(maxsplit=1)[1] for line in lines] == [
+        "1, at most 1 core",
+        "stop_at 0.5, max_iterations 9, retry 2, notify 'echo done'",
+    ]
+
+
 def test_report_is_one_page(here: Path) -> None:
     """It tells of the jobs of the service, as a page and as numbers."""
     words = ["--tags", "told", "--weight", "3", "--max-cores", "0.5"]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slaq
-from slaq.cli.display.job_columns import COLUMNS
+from slaq.cli.display.job_columns import COLUMNS, in_short
 from slaq.cli.main import main
 from slaq.client import Client, connect
 from slaq.core.appraisal import Appraiser
@@ -122,6 +122,21 @@ def test_every_start_of_a_job_is_counted(tmp_path: Path) -> None:
         assert "3 times" in told(client, job.id, "show", job.id)
     with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
         assert client.show_job(job.id)["attempts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        ("", ""),
+        ("stopped on request", "stopped on request"),
+        ("exit status 3; the end of its log: one", "exit status 3; the end of its log: one"),
+        ("exit status 3; the end of its log: one\ntwo\nthree", "exit status 3; the end of its log: three"),
+        ("Traceback (most recent call last):\n  ...\nValueError: no\n", "ValueError: no"),
+    ],
+)
+def test_the_short_form_of_a_reason_says_how_a_job_ended(reason: str, short: str) -> None:
+    """The exit status stays, and of several lines the last one."""
+    assert in_short(reason) == short
 
 
 def shown(**differs: Any) -> dict[str, Any]:

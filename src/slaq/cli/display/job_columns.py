@@ -32,6 +32,8 @@ TROUBLED = "!"
 LONGEST = 60
 #: Characters of a command that a table shows.
 WIDEST = 60
+#: What stands before the end of a log in a reason.
+LOG_END = "; the end of its log: "
 _INTERPRETER = re.compile(r"(^|/)python[\d.]*$")
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
@@ -113,8 +115,15 @@ def _since(job: Shown) -> float:
 
 def _reason(job: Shown, now: float) -> str:
     """Return why a job does not run, or has ended, in one line; the end is cut off where it is long."""
-    text = " ".join(str(job["reason"]).split())
+    text = " ".join(in_short(str(job["reason"])).split())
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def in_short(reason: str) -> str:
+    """Return how a job ended in one line: with the end of a log, or a traceback, only its last line."""
+    lines = reason.strip().splitlines() or [""]
+    how, ends, _ = lines[0].partition(LOG_END)
+    return f"{how}{LOG_END}{lines[-1]}" if ends and len(lines) > 1 else lines[-1]
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:

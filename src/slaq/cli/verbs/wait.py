@@ -94,9 +94,9 @@ def _outcome(view: dict[str, Any], reduction: float | None) -> str:
 
 
 def _told(view: dict[str, Any], reduction: float | None) -> str:
-    from slaq.cli.display.job_columns import share
+    from slaq.cli.display.job_columns import in_short, share
 
-    why = f": {view['reason'].strip().splitlines()[-1]}" if view["reason"].strip() else ""
+    why = f": {in_short(view['reason'])}" if view["reason"].strip() else ""
     done = f", {share(view['reduction'])} of its reduction reached" if reduction is not None else ""
     state = JobState(view["state"])
     stands = f"has {state.perfect}" if state.ended else f"is still {state}"
