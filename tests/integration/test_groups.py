@@ -357,6 +357,7 @@ def test_a_group_has_a_handle(here: Path, client: Client) -> None:
     assert (
         client.submit_grid([sys.executable, "-c", "pass", "{n}"], {"n": [1]}, name="slept").name == "slept-2"
     )
+    assert [job.id for job in client.group("slept-2").jobs] == ["slept-2-1"]
     with pytest.raises(UnknownGroupError, match="'nobody'"):
         _ = client.group("nobody").jobs
 

@@ -142,7 +142,7 @@ def unused_name(base: str, taken: Callable[[str], bool]) -> str:
     """Return the name, or the name with a number, for which `taken` is false; it is asked a few times only."""
 
     def name(number: int) -> str:
-        return base if number == 1 else f"{base}-{number}"
+        return base if number == 1 else f"{base[:LONGEST_STEM]}-{number}"
 
     low, high = 0, 1
     while taken(name(high)):

@@ -178,8 +178,11 @@ class _Typed:
         for twice in grids.keys() & typed.keys():
             raise GridError(f"--grid and --param both give {twice}", "keep one of them")
         name, stem = options.get("name"), submissions.stem_of(self.kind, self.words)
-        group = options.get("group") or name_group(name or stem)
-        jobs = grid_jobs({key: [text] for key, text in typed.items()} | grids, group=group, name=name)
+        given = options.get("group")
+        group = given or name_group(name or stem)
+        choices = {key: [text] for key, text in typed.items()} | grids
+        # The jobs of a new group are named after it: net-2-1 of net-2, where net was there.
+        jobs = grid_jobs(choices, group=group, name=name if given else None)
         return [(job.parameters, submissions.in_grid(job, options)) for job in jobs]
 
     def _one(self, parameters: Mapping[str, str], options: Mapping[str, Any], *, local: bool) -> "Submission":
