@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 #: The number of losses that the curve is drawn from, and its width in characters.
 LOSSES, WIDTH = 5000, 60
 #: Options that are shown in lines of their own, or that `--json` alone has because they are long.
-ELSEWHERE = frozenset(
-    ("name", "user", "weight", "min_cores", "max_cores", "sizes", "memory", "deadline", "arrival", "after")
-    + ("after_any", "tags", "group", "parameters", "cwd", "env", "python")
-)
+ELSEWHERE = frozenset((
+    *("name", "user", "weight", "min_cores", "max_cores", "sizes", "memory", "deadline", "arrival", "after"),
+    *("after_any", "tags", "group", "parameters", "cwd", "env", "python"),
+))  # fmt: skip
 
 
 @click.command("show")
