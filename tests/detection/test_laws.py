@@ -92,6 +92,16 @@ def test_what_an_earlier_start_has_told_is_known_as_repeated(
     assert search.total() in (losses, None)
 
 
+@given(st.integers(11, 60), st.integers(0, 9))
+def test_steps_of_a_part_do_not_tell_what_is_repeated(known: int, begun: int) -> None:
+    """Where more losses are known than the lines have steps, a pass began again, and its losses are new."""
+    search = LossSearch(known=known)
+    for number in range(begun, begun + 30):
+        search.read_line(f"step {number % 10 + 1}/10 loss={1 / (number + 1)}".encode())
+        search.losses()
+    assert search.repeated == 0
+
+
 def test_a_script_that_tells_no_steps_goes_on_where_it_ended() -> None:
     """Where nothing says that losses are repeated, all of them are new, however they look."""
     search = LossSearch(known=5)

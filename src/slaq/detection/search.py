@@ -85,7 +85,7 @@ class LossSearch:
         if chosen.count < 2 and not self._finished:
             return False
         self._compared = True
-        earlier = chosen.counter.earlier()
+        earlier = chosen.counter.earlier(self._known)
         if earlier is not None:
             self._placed = True
             # A script may count from 0 or from 1: one that seems to be a step short goes on where it ended.

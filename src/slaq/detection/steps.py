@@ -66,11 +66,19 @@ class IterationCounter:
             if count == 1:
                 self.began = made
 
-    def earlier(self) -> int | None:
-        """Return how many losses came before the first one, as far as steps are told with them; else None."""
-        if self.count < 2 or not 1 <= self.began < self.made:
-            return 0 if self.began == 1 else None
-        steps_for_a_loss = (self.made - self.began) / (self.count - 1)
+    def earlier(self, known: int) -> int | None:
+        """Return how many of the known losses came before the first one, as far as steps tell that; else None.
+
+        Where fewer losses are to come in all than are known, the steps are those of a part, such as a pass.
+        """
+        if self.began == 1 and self.count == 1:
+            steps_for_a_loss = 1.0
+        elif self.count > 1 and 1 <= self.began < self.made:
+            steps_for_a_loss = (self.made - self.began) / (self.count - 1)
+        else:
+            return None
+        if round(self.most / steps_for_a_loss) < known:
+            return None
         return max(round(self.began / steps_for_a_loss) - 1, 0)
 
     def total(self) -> int | None:
