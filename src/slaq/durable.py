@@ -39,8 +39,11 @@ def write_durably(
             os.fchmod(file, mode)
             os.fsync(file)
         rename_durably(draft, path)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            # A full disk does not say where.
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise
 
 

@@ -148,14 +148,15 @@ class Job:
     @property
     def reduction(self) -> float:
         """The share done of the way from the first loss to the end: the target loss, or where the curve is forecast
-        to end. The end of a job that completed without a target and without `stop_at` is its best loss.
+        to end. The end of a job that completed without a target, and was not ended by `stop_at`, is its best loss.
         """
         if not self.done():
             return self._reduction
         if self._final is None:
             aim = Aim(
                 target=self._target,
-                stop_at=self._stop_at,
+                # A job that completed by itself has no reason.
+                stopped_at=self._stop_at if self._reason else None,
                 maximize=self._maximize,
                 announced=self._bends(),
             )

@@ -76,7 +76,7 @@ def test_a_job_waits_for_those_it_comes_after() -> None:
     admission, queued = Admission(), [first, then]
     review = admission.review(lambda: queued, 0.0)
     assert [spec.id for spec in review.start] == ["first"]
-    assert review.held == {"then": "waits for job 'first' to end"}
+    assert review.held == {"then": "waits for job 'first' to complete"}
     assert admission.review(lambda: [then], 1.0).held
     admission.running.end("first")
     assert [spec.id for spec in admission.review(lambda: [then], 2.0).start] == ["then"]

@@ -66,6 +66,50 @@ def test_tqdm_counts_an_iteration_once(steps: list[tuple[float, bool]]) -> None:
     assert len(found_in([lines[0].replace("loss", "lr"), *lines])[1]) == len(steps)
 
 
+@given(
+    losses=st.integers(4, 40), known=st.integers(0, 40), stride=st.sampled_from([1, 3, 50]), data=st.data()
+)
+def test_what_an_earlier_start_has_told_is_known_as_repeated(
+    losses: int, known: int, stride: int, data: st.DataObject
+) -> None:
+    """A script that tells its steps and begins again, from its start or a checkpoint, has each iteration once.
+
+    The total is then that of the whole training; and a reader that takes the place of another one agrees.
+    """
+    known = min(known, losses - 3)
+    checkpoint = data.draw(st.integers(0, max(known - 2, 0)) | st.just(known))
+    search = LossSearch(known=known)
+    numbers: list[int] = []
+    swapped = data.draw(st.integers(checkpoint + 3, losses))
+    for number in range(checkpoint + 1, losses + 1):
+        search.read_line(f"step {number * stride}/{losses * stride} loss={1 / number}".encode())
+        if number == swapped:
+            search = LossSearch.of(search.state())
+        for _ in search.losses():
+            numbers.append(known - search.repeated if search.repeated else max([known - 1, *numbers]) + 1)
+            search.repeated -= bool(search.repeated)
+    assert numbers == list(range(checkpoint, losses))
+    assert search.total() in (losses, None)
+
+
+@given(st.integers(11, 60), st.integers(0, 9))
+def test_steps_of_a_part_do_not_tell_what_is_repeated(known: int, begun: int) -> None:
+    """Where more losses are known than the lines have steps, a pass began again, and its losses are new."""
+    search = LossSearch(known=known)
+    for number in range(begun, begun + 30):
+        search.read_line(f"step {number % 10 + 1}/10 loss={1 / (number + 1)}".encode())
+        search.losses()
+    assert search.repeated == 0
+
+
+def test_a_script_that_tells_no_steps_goes_on_where_it_ended() -> None:
+    """Where nothing says that losses are repeated, all of them are new, however they look."""
+    search = LossSearch(known=5)
+    for number in range(9):
+        search.read_line(f"loss={1 / (number + 1)}".encode())
+    assert (len(search.losses()), search.repeated, search.total()) == (9, 0, None)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -262,6 +262,9 @@ def test_a_table_has_the_columns_and_the_order_that_are_asked_for(here: Path, se
     assert ids == ["sorted-a", "sorted-b", "sorted-c"]
     assert [job["id"] for job in told(*words, "--sort", "best")] == ["sorted-c", "sorted-b", "sorted-a"]
     assert [job["id"] for job in told(*words)] == ["sorted-b", "sorted-a", "sorted-c"]
+    assert "column 'c' may be cores or chance or CPU or command; type more" in (
+        slaq("ls", "--sort", "c", status=2).stderr.replace("\n", " ")
+    )
     assert "there is no column 'colour'; known: job, " in slaq("ls", "--columns", "colour", status=2).stderr
     assert "takes one column" in slaq("ls", "--sort", "job,best", status=2).stderr
     assert tuple(COLUMNS) == NAMES
@@ -461,6 +464,30 @@ def test_whatif_plays_the_present_jobs_forward(endless: str) -> None:
     assert "as now" in printed
     assert "there is no policy" in slaq("whatif", "--policy", "fiar", status=1).stderr
     assert (told("cluster")["policy"], told("cluster")["capacity"]) == (before["policy"], before["capacity"])
+
+
+def test_show_has_every_option_that_was_given(here: Path) -> None:
+    """What differs from what is usual is shown, each option once; what is usual is not."""
+    words = [
+        "--retry",
+        "2",
+        "--notify",
+        "echo done",
+        "--max-iterations",
+        "9",
+        "--stop-at",
+        "0.5",
+        "--max-cores",
+        "1",
+    ]
+    job = submit(*words, "--", sys.executable, "-c", "pass")
+    lines = [
+        line for line in slaq("show", job).stdout.splitlines() if line.split()[0] in ("options", "weight")
+    ]
+    assert [line.split(maxsplit=1)[1] for line in lines] == [
+        "1, at most 1 core",
+        "stop_at 0.5, max_iterations 9, retry 2, notify 'echo done'",
+    ]
 
 
 def test_report_is_one_page(here: Path) -> None:

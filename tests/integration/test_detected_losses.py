@@ -311,6 +311,22 @@ for n in range(5): print("loss", 9 - n)
     assert [source.trouble == "" for source in told(cluster, job)] == [False, True]
 
 
+def test_a_script_that_begins_again_has_no_iteration_twice(cluster: slaq.Cluster, tmp_path: Path) -> None:
+    """Its losses and its end are those of a run without the failure, by what it says of its steps."""
+    code = """
+import os, sys
+for n in range(1, 21):
+    print(f"step {n}/20 loss {1 / n}", flush=True)
+    if n == 9 and not os.path.exists("tried"):
+        open("tried", "w")
+        sys.exit(1)
+"""
+    job = run(cluster, tmp_path, code, retry=1)
+    assert list(job.losses) == pytest.approx([1 / n for n in range(1, 21)])
+    ends = [one.iterations for one in events(cluster, job, EndForeseen) if isinstance(one, EndForeseen)]
+    assert set(ends) == {19}
+
+
 def test_a_command_that_works_and_tells_no_loss_is_held_as_other_work(tmp_path: Path) -> None:
     """So many CPU seconds without a loss are told once, with what to type; not of work that trains nothing."""
     spec = CommandSpec(argv=("true",), directory=tmp_path, log=tmp_path / "log")

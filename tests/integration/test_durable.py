@@ -1,9 +1,10 @@
 """Files that have to survive a loss of power: what is flushed, in which order, and who else can write."""
 
 import ast
+import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,20 @@ WRITES: dict[str, tuple[Callable[[Path], object], str]] = {
         "tokens.toml",
     ),
 }
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A full disk says nothing of the file; the error does, the old file stays, and no draft is left."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_durably(tmp_path / "file", [b"old"])
+    with pytest.raises(OSError, match="No space left on device") as refused:
+        write_durably(tmp_path / "file", pieces())
+    assert (refused.value.errno, refused.value.filename) == (errno.ENOSPC, str(tmp_path / "file"))
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"old")]
 
 
 @pytest.mark.parametrize("what", WRITES)

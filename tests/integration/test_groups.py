@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from slaq.cli.display.job_rows import loss_fields
+from slaq.cli.display.job_rows import RowField, loss_fields
 from slaq.cli.display.tabular import BATCH, csv_pieces
 from slaq.cli.main import main
 from slaq.client import Client, connect
@@ -170,6 +170,8 @@ def test_a_dry_run_asks_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (["--grid", "lr", "--", "true"], "the grid 'lr' has no values"),
         (["-p", "lr", "--", "true"], "parameters is 'lr'; give NAME=VALUE"),
         (["--grid", f"n={','.join(map(str, range(1001)))}", "--", "true", "{n}"], "the grids stand for 1,001 jobs"),
+        (["-p", "lr=1", "-p", "lr=2", "--", "true", "{lr}"], "give several values with --grid lr=VALUE,VALUE"),
+        (["true", "--lr", "1"], "put -- before a command, as in: slaq submit"),
         (["--grid", "lr=1", "--external"], "--grid is for a command or a program"),
         (["--grid", "lr=1", "jobs.toml"], "--grid is for a command or a program"),
         (["-p", "lr=1", "jobs.toml"], "--param is for a command or a program"),
@@ -184,6 +186,13 @@ def test_a_grid_with_a_mistake_submits_nothing(
     done = slaq("submit", *words, status=2)
     assert found in " ".join(done.stderr.split())
     assert len(client.list_jobs()) == before
+
+
+def test_a_grid_of_a_script_without_its_interpreter_says_what_to_type(here: Path) -> None:
+    """That a script is no program is said before that it does not use the parameter."""
+    (here / "train.py").write_text("")
+    done = slaq("submit", "--grid", "lr=1", "train.py", status=1)
+    assert done.stderr.endswith("type -- python train.py\n")
 
 
 def test_a_grid_of_a_jobs_file_is_a_group(here: Path, client: Client) -> None:
@@ -278,7 +287,7 @@ def test_an_unknown_group_is_told_in_one_sentence(verb: str, here: Path) -> None
         *(["2"] if verb == "weight" else []),
         *(["none"] if verb == "best" else ["--group", "none"]),
     ]
-    assert "slaq: there is no group of jobs 'none'; " in slaq(*words, status=1).stderr
+    assert "slaq: you have no group of jobs 'none'; " in slaq(*words, status=1).stderr
 
 
 # Steered.
@@ -348,6 +357,7 @@ def test_a_group_has_a_handle(here: Path, client: Client) -> None:
     assert (
         client.submit_grid([sys.executable, "-c", "pass", "{n}"], {"n": [1]}, name="slept").name == "slept-2"
     )
+    assert [job.id for job in client.group("slept-2").jobs] == ["slept-2-1"]
     with pytest.raises(UnknownGroupError, match="'nobody'"):
         _ = client.group("nobody").jobs
 
@@ -369,6 +379,24 @@ def test_a_grid_that_a_command_cannot_take_submits_nothing(here: Path, client: C
     with pytest.raises(GridError, match="does not use the parameter n"):
         client.submit_grid([sys.executable, "-c", "pass"], {"n": [1, 2]}, group="unmade")
     assert client.list_jobs(group="unmade") == []
+
+
+def test_a_report_is_about_one_group(here: Path, client: Client) -> None:
+    """With --group it tells of the jobs of the group alone, and the recorded command says so."""
+    job = reported(client, "told-of", 1.0, 0.5)
+    assert told("report", "--group", "told-of")["jobs"] == [job]
+    slaq("report", "page.html", "--group", "told-of")
+    assert "--group told-of" in (here / "page.html").read_text()
+
+
+def test_all_jobs_of_a_group_are_waited_for(here: Path, client: Client) -> None:
+    """That one job has failed says nothing about the others: the wait goes on, and then tells of the one."""
+    reported(client, "awaited", 1.0, state="failed")
+    going = client.send(Submission(external=True, options={"name": "awaited-on", "group": "awaited"})).id
+    done = slaq("wait", "--group", "awaited", "--timeout", "0.1s", status=5)
+    assert f"job {going!r} is still" in done.stderr
+    client.end(going, state=JobState.COMPLETED)
+    slaq("wait", "--group", "awaited", status=4)
 
 
 # Exported.
@@ -429,6 +457,23 @@ def test_jobs_are_exported_with_parameters(here: Path, exported: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@sum", "'@sum"),
+        ("+x", "'+x"),
+        ("-x y", "'-x y"),
+        ("-0.5", "-0.5"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
+    """A text that a spreadsheet would compute begins with an apostrophe; numbers and other texts stay."""
+    field = RowField(name="note", kind=str, value=lambda row: row)
+    assert rows_of(b"".join(csv_pieces([field], [text])).decode()) == [{"note": cell}]
+
+
 def test_parquet_holds_what_csv_holds(here: Path, exported: str) -> None:
     """A Parquet file has the same columns and values, numbers as numbers."""
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -475,10 +520,11 @@ def test_the_jobs_to_export_are_chosen_as_elsewhere(here: Path, client: Client, 
         ([], 2, "say which jobs: JOB, --group, --tag, --state, --user or --all"),
         (["a", "--all"], 2, "JOB excludes the options that choose jobs"),
         (["--all", "--format", "parquet"], 2, "Parquet is not written to stdout"),
-        (["--all", "-o", "losses.xls"], 2, "does not end in .csv or .parquet or .pq"),
+        (["--all", "-o", "losses.xls"], 2, "does not end in .csv, .parquet or .pq"),
         (["--all", "-o", "no/losses.csv"], 2, "there is no folder"),
         (["none-such"], 1, "there is no job 'none-such'"),
-        (["--tag", "none"], 1, "there is no such job"),
+        (["--tag", "none"], 1, "no job is as these options say"),
+        (["--group", "none"], 1, "you have no group of jobs 'none'"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(words: list[str], status: int, found: str, here: Path) -> None:

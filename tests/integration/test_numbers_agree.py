@@ -3,8 +3,11 @@
 import json
 import math
 import re
+import sys
 import time
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slaq
-from slaq.cli.display.job_columns import COLUMNS
+from slaq.cli.display.job_columns import COLUMNS, in_short
 from slaq.cli.main import main
 from slaq.client import Client, connect
 from slaq.core.appraisal import Appraiser
@@ -89,8 +92,78 @@ def test_what_a_job_completed_with_is_its_whole_reduction() -> None:
     """A completed job is done; one that was ended at a share, or misses its target, is done as far as it came."""
     assert reduction_made(CURVE, state=JobState.COMPLETED) == 1.0
     assert reduction_made([1.0, 1.0, 2.0], state=JobState.COMPLETED) == 0.0
-    assert reduction_made(CURVE, Aim(stop_at=0.5), JobState.COMPLETED) == reduction_made(CURVE)
+    assert reduction_made(CURVE, Aim(stopped_at=0.5), JobState.COMPLETED) == reduction_made(CURVE)
     assert reduction_made(CURVE, Aim(target=0.0), JobState.COMPLETED) == (CURVE[0] - CURVE[-1]) / CURVE[0]
+
+
+@pytest.mark.parametrize("stop_at", [None, 0.999])
+def test_a_job_that_ends_by_itself_is_done_whatever_share_it_was_to_stop_at(
+    stop_at: float | None, tmp_path: Path
+) -> None:
+    """The same curve of a job that completed by itself is the same share, with `stop_at` and without."""
+    code = f"for loss in {CURVE}: print('loss', loss)"
+    with slaq.Cluster() as cluster:
+        job = cluster.submit_command([sys.executable, "-c", code], stop_at=stop_at)
+    assert (job.state, len(job.losses), job.reduction) == (JobState.COMPLETED, len(CURVE), 1.0)
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        seen = client.submit_command([sys.executable, "-c", code], stop_at=stop_at)
+        assert seen.wait(timeout=60)
+        assert client.show_job(seen.id)["reduction"] == 1.0
+
+
+def test_every_start_of_a_job_is_counted(tmp_path: Path) -> None:
+    """What a job finds as its attempt, what is shown as its starts, and what a restarted service knows agree."""
+    code = "import os, sys; print(os.environ['SLAQ_ATTEMPT']); sys.exit(os.environ['SLAQ_ATTEMPT'] < '3')"
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        job = client.submit_command([sys.executable, "-c", code], retry=2)
+        assert job.wait(timeout=60)
+        assert job.log().split() == ["1", "2", "3"]
+        assert client.show_job(job.id)["attempts"] == 3
+        assert "3 times" in told(client, job.id, "show", job.id)
+    with serving(tmp_path / "home", cores=1) as served, connect(served.unix) as client:
+        assert client.show_job(job.id)["attempts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        ("", ""),
+        ("stopped on request", "stopped on request"),
+        ("exit status 3; the end of its log: one", "exit status 3; the end of its log: one"),
+        ("exit status 3; the end of its log: one\ntwo\nthree", "exit status 3; the end of its log: three"),
+        ("Traceback (most recent call last):\n  ...\nValueError: no\n", "ValueError: no"),
+    ],
+)
+def test_the_short_form_of_a_reason_says_how_a_job_ended(reason: str, short: str) -> None:
+    """The exit status stays, and of several lines the last one."""
+    assert in_short(reason) == short
+
+
+def shown(**differs: Any) -> dict[str, Any]:
+    """Return a job as the API shows it, as far as columns look at it."""
+    usual: dict[str, Any] = {
+        "id": "net-1", "state": "running", "reduction": 0.5, "iteration": 5, "trains": True, "deadline": 9.0,
+        "submitted_at": 0.0, "ended_at": None, "prospect": {"at_90": None, "chance": None, "out_of_reach": False},
+    }  # fmt: skip
+    prospect = {name: differs.pop(name) for name in ("at_90", "chance", "out_of_reach") if name in differs}
+    return usual | {"prospect": usual["prospect"] | prospect} | differs
+
+
+@pytest.mark.parametrize(
+    ("column", "jobs"),
+    [
+        ("job", [shown(id="net-2"), shown(id="net-10"), shown(id="net-10-2"), shown(id="other")]),
+        ("90% in", [shown(reduction=0.95, at_90=9.0), shown(at_90=3.0), shown(at_90=5.0), shown()]),
+        ("90% in", [shown(at_90=3.0), shown(state="completed", ended_at=1.0, reduction=1.0, at_90=2.0)]),
+        ("chance", [shown(chance=0.9), shown(chance=0.1), shown(chance=0.5, out_of_reach=True),
+                    shown(deadline=None)]),
+        ("age", [shown(submitted_at=1.0, ended_at=8.0), shown(submitted_at=7.0), shown(submitted_at=6.0)]),
+    ],
+)  # fmt: skip
+def test_a_column_is_sorted_by_what_it_shows(column: str, jobs: list[dict[str, Any]]) -> None:
+    """The best, soonest, likeliest or latest come first, and those that show a dash last."""
+    for order in permutations(jobs):
+        assert sorted(order, key=COLUMNS[column].key) == jobs
 
 
 def told(client: Client, job: str, *words: str) -> str:

@@ -260,7 +260,10 @@ def test_a_job_starts_after_those_it_waits_for() -> None:
         together |= {decision.ids} if decision is not None else set()
         said += [scheduler.held()["last"]] if "last" in scheduler.held() else []
     assert together == {("first",), ("second",), ("last",)}
-    assert list(dict.fromkeys(said)) == ["waits for job 'first' to end", "waits for job 'second' to end"]
+    assert list(dict.fromkeys(said)) == [
+        "waits for job 'first' to complete",
+        "waits for job 'second' to complete",
+    ]
     assert [job_id for job_id, _ in ends(scheduler, workload)] == ["first", "second", "last"]
 
 

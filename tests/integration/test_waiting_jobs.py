@@ -39,7 +39,7 @@ def test_a_job_waits_for_those_it_comes_after(tmp_path: Path) -> None:
         first = cluster.submit_command(waiting_for(tmp_path / "go"), name="first")
         second = cluster.submit_command(["true"], name="second", after=["first"])
         until(first.running)
-        until(lambda: second.reason == "waits for job 'first' to end")
+        until(lambda: second.reason == "waits for job 'first' to complete")
         assert (second.state, first.reason) == (JobState.QUEUED, "")
         (tmp_path / "go").touch()
         assert second.result(PATIENCE) == 0
@@ -134,7 +134,7 @@ def test_a_batch_shows_why_a_job_waits(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         run.stderr.read()
     assert run.returncode == 0
-    assert any(line.endswith(" s  second: waits for job 'first' to end\n") for line in told)
+    assert any(line.endswith(" s  second: waits for job 'first' to complete\n") for line in told)
     assert any(" s  larger: waits for memory: it needs " in line for line in told)
 
 
@@ -179,7 +179,7 @@ def test_a_service_lets_a_job_wait_for_jobs_that_its_owner_sees(open_service: Ca
     service = open_service()
     first = service.submit(ANN, Submission(external=True, options={"name": "first"})).id
     second = service.submit(ANN, Submission(external=True, options={"after": [first]})).id
-    until(lambda: service.job(ANN, second).reason == "waits for job 'first' to end")
+    until(lambda: service.job(ANN, second).reason == "waits for job 'first' to complete")
     for who, awaited in ((ANN, "nobody"), (BOB, first)):
         with pytest.raises(UnknownJobError):
             service.submit(who, Submission(external=True, options={"after": [awaited]}))

@@ -131,13 +131,15 @@ class Client(Api):
         """Submit a job for each combination of the grid's values; return their group.
 
         `work` is a command as a list of words, in which {name} stands for a value and {{ for a brace, or a training
-        program as `submit` takes it, whose arguments the values are. `group` names the group, by default after the
-        work; `name` what the jobs are called, with a number each. docs/options.md describes the options.
+        program as `submit` takes it, whose arguments the values are. `group` names the group, by default after
+        `name`, else after the work. The jobs are named after the group; with both, after `name`. docs/options.md
+        describes the options.
         """
         fixed = {name: [value] for name, value in options.pop("parameters", {}).items()}
         stem = options.get("name") or _stem(work)
-        group = options.pop("group", None) or self.new_group(stem)
-        jobs = grid_jobs({**fixed, **grid}, group=group, name=options.pop("name", None))
+        given, name = options.pop("group", None), options.pop("name", None)
+        group = given or self.new_group(stem)
+        jobs = grid_jobs({**fixed, **grid}, group=group, name=name if given else None)
         calls = [self._of_grid(work, data, job, options) for job in jobs]
         for call in calls:
             call()

@@ -131,7 +131,7 @@ class ServiceJob:
     @property
     def reduction(self) -> float:
         """The share done of the way from the first loss to the end: the target loss, or where the curve is forecast
-        to end. The end of a job that completed without a target and without `stop_at` is its best loss.
+        to end. The end of a job that completed without a target, and was not ended by `stop_at`, is its best loss.
         """
         return self.view.reduction
 

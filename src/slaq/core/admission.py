@@ -174,9 +174,10 @@ class Admission:
         return ""
 
     def _reason(self, spec: JobSpec, unfinished: set[str]) -> str:
-        for job_id in (*spec.after, *spec.after_any):
-            if job_id in unfinished:
-                return f"waits for job {job_id!r} to end"
+        for awaited, what in ((spec.after, "complete"), (spec.after_any, "end")):
+            for job_id in awaited:
+                if job_id in unfinished:
+                    return f"waits for job {job_id!r} to {what}"
         return next((reason for rule in self.rules if (reason := rule.reason(spec, self.running))), "")
 
 

@@ -64,6 +64,7 @@ class SlaqError(Exception):
     ├── UnknownGroupError   a user has no group of jobs of this name
     ├── UnknownJobError     there is no job of this id
     ├── UnknownNameError    there is no policy, engine or other choice of this name
+    │   └── AmbiguousNameError  what was typed is the beginning of several names
     ├── UnreachableError    no service answers at an address
     └── WorkloadError       a workload or recorded curve cannot be read or written
 
@@ -97,6 +98,14 @@ class UnknownNameError(SlaqError):
         close = get_close_matches(name, self.known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         super().__init__(f"there is no {kind} {name!r}; {hint}known: {', '.join(self.known)}")
+
+
+class AmbiguousNameError(UnknownNameError):
+    """What was typed is the beginning of several names."""
+
+    def __init__(self, kind: str, name: str, alike: Iterable[str]) -> None:
+        super().__init__(kind, name, alike)
+        self.args = (f"{kind} {self.name!r} may be {' or '.join(self.known)}; type more of its name",)
 
 
 class CapacityError(SlaqError):
@@ -351,9 +360,9 @@ class UnknownGroupError(SlaqError):
     def __init__(self, group: str, owner: str | None = None) -> None:
         self.group = group
         self.owner = owner
-        whose = f" of {owner}" if owner is not None else ""
+        owned = "you have" if owner is None else f"{owner} has"
         super().__init__(
-            f"there is no group of jobs {group!r}{whose}; `slaq ls --all` lists jobs with their groups"
+            f"{owned} no group of jobs {group!r}; `slaq ls --all --columns user,group` lists the groups"
         )
 
 

@@ -159,6 +159,16 @@ class JobLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobRetried:
+    """A job failed and is started again, as its owner asked for."""
+
+    job_id: str
+    at: float
+    #: How it failed.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """A job ended."""
 
@@ -191,6 +201,7 @@ JobEvent = (
     | TrainingChanged
     | JobDelayed
     | JobLost
+    | JobRetried
     | JobEnded
 )
 Event = JobEvent | CapacityChanged

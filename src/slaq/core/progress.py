@@ -7,7 +7,8 @@ all of them agree:
 - the *best* loss is the lowest that counts, or the highest of a job that maximizes;
 - *done* is the share of the whole reduction made so far: (first - best) / (first - end);
 - the *end* of a curve is the target loss; without one, where the curve is forecast to end, or the best loss if
-  that is lower. A job that completed without a target and without `stop_at` has shown its end: its best loss.
+  that is lower. A job that completed without a target, and was not ended by `stop_at`, has shown its end: its
+  best loss.
 """
 
 import math
@@ -60,9 +61,12 @@ def reached(share: float, made: Any) -> Any:
     return made >= share - TOLERANCE
 
 
-def has_shown_its_end(state: JobState, target: float | None, stop_at: float | None) -> bool:
-    """Return whether a job of this state has a curve whose end is its best loss."""
-    return state is JobState.COMPLETED and target is None and stop_at is None
+def has_shown_its_end(state: JobState, target: float | None, stopped_at: float | None) -> bool:
+    """Return whether a job of this state has a curve whose end is its best loss.
+
+    `stopped_at` is the share at which it was ended; None for a job that ended by itself.
+    """
+    return state is JobState.COMPLETED and target is None and stopped_at is None
 
 
 def end_by(first: float, best: float, made: float) -> float:

@@ -24,6 +24,7 @@ from slaq.core.events import (
     JobDelayed,
     JobEnded,
     JobLost,
+    JobRetried,
     LearningRateChanged,
     LossObserved,
     LossSourceChanged,
@@ -174,7 +175,9 @@ class Roster(Rows):
         used: dict[str, CpuUsed] = {}
         for event in events:
             if (
-                isinstance(event, CapacityChanged | JobDelayed | ThreadsChosen | LossSourceChanged)
+                isinstance(
+                    event, CapacityChanged | JobDelayed | JobRetried | ThreadsChosen | LossSourceChanged
+                )
                 or event.job_id not in self.ids
             ):
                 continue

@@ -40,7 +40,8 @@ class Aim:
     """What the share that a job has made depends on beside its losses."""
 
     target: float | None = None
-    stop_at: float | None = None
+    #: The share at which it was ended; None where it goes on, or ended by itself.
+    stopped_at: float | None = None
     #: Whether its losses should rise.
     maximize: bool = False
     #: Indices in the losses from which a new learning rate applied.
@@ -66,7 +67,7 @@ def reduction_made(
         return 1.0
     if len(known) < 2:
         return 0.0
-    if has_shown_its_end(state, aim.target, aim.stop_at):
+    if has_shown_its_end(state, aim.target, aim.stopped_at):
         end = best
     else:
         end = end_of_curve(_forecast_end(seen, aim.announced), best, np.array([target]))

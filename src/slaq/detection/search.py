@@ -10,9 +10,19 @@ from slaq.detection.steps import IterationCounter
 
 
 class LossSearch:
-    """Reads until a series is chosen, and from then on this series alone. Takes no time of its own."""
+    """Reads until a series is chosen, and from then on this series alone. Takes no time of its own.
 
-    def __init__(self, wanted: str | None = None) -> None:
+    A job that is started again may begin anew, or at an earlier checkpoint: by the steps that it tells, its first
+    losses are then known as repeated ones. `known` is the number of losses that its earlier starts have told.
+    """
+
+    def __init__(self, wanted: str | None = None, known: int = 0) -> None:
+        self._known = known
+        #: Whether the place of the first loss among the known ones was looked for, and whether it was found.
+        self._compared, self._placed = known == 0, known == 0
+        #: Losses to come that earlier starts have told.
+        self.repeated = 0
+        self._finished = False
         self._parser = OutputParser()
         self._chooser = SeriesChooser(wanted)
         #: The series that is read, once it is chosen.
@@ -49,6 +59,7 @@ class LossSearch:
 
     def finish(self) -> None:
         """Choose the best there is: the job says no more."""
+        self._finished = True
         for one in self._chooser.candidates() if self.chosen is None else (self.chosen,):
             one.take(one.counter.rest(), None)
         if self.chosen is None:
@@ -56,15 +67,32 @@ class LossSearch:
 
     def losses(self) -> list[tuple[float, float | None]]:
         """Return the losses of the chosen series since the last call, and when each was seen, if that is known."""
-        if self.chosen is None:
+        if self.chosen is None or not self._compare(self.chosen):
             return []
         losses = list(self.chosen.kept)
         self.chosen.kept.clear()
         return losses
 
     def total(self) -> int | None:
-        """Return how many losses the chosen series will have in all, where that is known anew."""
-        return None if self.chosen is None else self.chosen.counter.total()
+        """Return how many losses the job will have told in all, in all its starts, where that is known anew."""
+        total = None if self.chosen is None or not self._compared else self.chosen.counter.total()
+        return total if total is None or self._placed else total + self._known
+
+    def _compare(self, chosen: Candidate) -> bool:
+        """Find the place of the first loss among those of earlier starts; return False while more must be seen."""
+        if self._compared:
+            return True
+        if chosen.count < 2 and not self._finished:
+            return False
+        self._compared = True
+        earlier = chosen.counter.earlier(self._known)
+        if earlier is not None:
+            self._placed = True
+            # A script may count from 0 or from 1: one that seems to be a step short goes on where it ended.
+            begins_again = earlier == 0 or earlier < self._known - 1
+            chosen.counter.before = earlier if begins_again else self._known
+            self.repeated = self._known - chosen.counter.before
+        return True
 
     def others(self) -> tuple[str, ...]:
         """Return the names of what else there was."""
@@ -76,13 +104,15 @@ class LossSearch:
         key = self.chosen.key
         kept = [[repr(loss), at] for loss, at in self.chosen.kept]
         counted = [self.chosen.count, self.chosen.counter.state(), kept]
-        return [[key.file, key.name, key.place], self._parser.state(), *counted]
+        starts = [self._known, self._compared, self._placed, self.repeated]
+        return [[key.file, key.name, key.place], self._parser.state(), *counted, starts]
 
     @classmethod
     def of(cls, state: Sequence[Any]) -> "LossSearch":
         """Return a search that goes on with the series that another one chose."""
-        key, parser, count, counter, kept = state
-        search = cls()
+        key, parser, count, counter, kept, (known, compared, placed, repeated) = state
+        search = cls(known=known)
+        search._compared, search._placed, search.repeated = compared, placed, repeated
         search._parser = OutputParser.of(parser)
         search.chosen = Candidate(SeriesKey(*key), None, 0, IterationCounter.of(counter), count)
         search.chosen.kept.extend((float(loss), at) for loss, at in kept)

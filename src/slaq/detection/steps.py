@@ -39,12 +39,17 @@ class IterationCounter:
     #: Whether passes are counted from 0, and whether a bar is read.
     from_zero: bool = False
     bar: bool = False
+    #: The step that was told with the first loss, 0 if none was; and the losses before it, of earlier starts.
+    began: int = 0
+    before: int = 0
 
     def take(self, found: Found) -> list[float]:
         """Return the losses that are certain now."""
         losses = self._tqdm(found) if found.bar == "tqdm" else self._line(found)
         self.count += len(losses)
         self._reckon(found)
+        if losses and self.count == len(losses):
+            self.began = self.made
         return losses
 
     def rest(self) -> list[float]:
@@ -58,15 +63,32 @@ class IterationCounter:
         """Take note of a step and the number of steps that a file tells with its losses, so many so far."""
         if 0 <= made <= most < LARGEST_STEP:
             self.made, self.most, self.count = made, most, count
+            if count == 1:
+                self.began = made
+
+    def earlier(self, known: int) -> int | None:
+        """Return how many of the known losses came before the first one, as far as steps tell that; else None.
+
+        Where fewer losses are to come in all than are known, the steps are those of a part, such as a pass.
+        """
+        if self.began == 1 and self.count == 1:
+            steps_for_a_loss = 1.0
+        elif self.count > 1 and 1 <= self.began < self.made:
+            steps_for_a_loss = (self.made - self.began) / (self.count - 1)
+        else:
+            return None
+        if round(self.most / steps_for_a_loss) < known:
+            return None
+        return max(round(self.began / steps_for_a_loss) - 1, 0)
 
     def total(self) -> int | None:
         """Return how many losses there will be in all, where that is known anew; else None."""
         exact = self.refreshes or not self.bar
         if self.count < (TOTAL_AFTER if exact else BAR_AFTER) or not 1 <= self.made <= self.most:
             return None
-        each = self.count / self.made
+        each = (self.count + self.before) / self.made
         one = self.refreshes or _ABOUT_ONE[0] <= each <= _ABOUT_ONE[1]
-        total = max(self.most if one else round(self.most * each), self.count)
+        total = max(self.most if one else round(self.most * each), self.count + self.before)
         if self.told and abs(total - self.told) <= (TOTAL_ERROR if exact else BAR_ERROR) * self.told:
             return None
         self.told = total
@@ -76,7 +98,8 @@ class IterationCounter:
         """Return where it stands, as JSON can hold it."""
         last = None if self.last is None else repr(self.last)
         drawn = [self.passed, self.at, self.refreshes, self.waits]
-        return [self.count, last, *drawn, self.made, self.most, self.told, self.from_zero, self.bar]
+        reckoned = [self.made, self.most, self.told, self.from_zero, self.bar, self.began, self.before]
+        return [self.count, last, *drawn, *reckoned]
 
     @classmethod
     def of(cls, state: Sequence[object]) -> "IterationCounter":

@@ -18,6 +18,7 @@ from slaq.core.events import (
     JobEnded,
     JobEnding,
     JobLost,
+    JobRetried,
     LearningRateChanged,
     LossObserved,
     TrainingChanged,
@@ -137,6 +138,10 @@ class Journal:
     def lost(self, job_id: str, reason: str) -> None:
         """Note that a job stopped running through no fault of its own."""
         self._add(JobLost(job_id=job_id, at=0.0, reason=reason))
+
+    def retried(self, job_id: str, reason: str) -> None:
+        """Note that a job failed, and how, and is started again."""
+        self._add(JobRetried(job_id=job_id, at=0.0, reason=reason))
 
     def ended(self, job_id: str, ending: Ending) -> None:
         """Note the end of a job."""

@@ -19,6 +19,9 @@ MOST_JOBS = 1000
 MOST_PARAMETERS, LONGEST_VALUE = 100, 1000
 #: Letters of a name that a number is added to.
 LONGEST_STEM = 70
+NAMES = "give up to 80 of the letters A to Z, digits, '_', '.' and '-', the first a letter or '_'"
+#: Letters of a name that is refused that are shown.
+LONGEST_SHOWN = 100
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,79}")
 
 #: A parameter as it is kept with a job.
@@ -32,9 +35,7 @@ def combinations(choices: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
     """Return every combination of the values once, those of the last parameter changing first."""
     for name, values in choices.items():
         if not PARAMETER.fullmatch(name):
-            raise GridError(
-                f"the parameter {name!r} has a strange name", "use letters, digits, '_', '.' or '-'"
-            )
+            raise GridError(f"a parameter cannot be called {name[:LONGEST_SHOWN]!r}", NAMES)
         if not values:
             raise GridError(f"the grid of {name} has no value", f"give some, as in {name}=0.1,0.01")
         twice = next((shown for shown, often in Counter(map(repr, values)).items() if often > 1), None)
@@ -141,7 +142,7 @@ def unused_name(base: str, taken: Callable[[str], bool]) -> str:
     """Return the name, or the name with a number, for which `taken` is false; it is asked a few times only."""
 
     def name(number: int) -> str:
-        return base if number == 1 else f"{base}-{number}"
+        return base if number == 1 else f"{base[:LONGEST_STEM]}-{number}"
 
     low, high = 0, 1
     while taken(name(high)):

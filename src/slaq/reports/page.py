@@ -35,8 +35,9 @@ th, td { padding: .45rem .5rem; border-bottom: 1px solid var(--rule); text-align
   white-space: nowrap; }
 th:first-child { text-align: left; font-weight: 500; padding-left: 0; }
 thead th { color: var(--muted); font-weight: 600; white-space: normal; vertical-align: bottom; }
-table.jobs td:last-child, table.jobs td:nth-last-child(2) { white-space: normal; min-width: 14rem;
-  text-align: left; overflow-wrap: anywhere; }
+.wide { width: min(92vw, 88rem); margin-left: calc(50% - min(46vw, 44rem)); }
+table.jobs :is(th, td):is(:nth-child(-n+4), :nth-last-child(-n+2)) { text-align: left; }
+table.jobs td:nth-last-child(-n+2) { white-space: normal; min-width: 12rem; overflow-wrap: anywhere; }
 td small { display: block; color: var(--accent); font-size: .82rem; line-height: 1.2; }
 figure { margin: 1rem 0 0; }
 figure svg { width: 100%; max-width: 42rem; height: auto; display: block; }
@@ -146,7 +147,7 @@ def _jobs(rows: Sequence[Mapping[str, str]]) -> list[str]:
         lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
     body = "\n".join(lines)
     return [
-        f'<h2>The jobs</h2>\n<div class="scroll"><table class="jobs">\n<thead><tr>{heads}</tr></thead>\n'
+        f'<h2>The jobs</h2>\n<div class="scroll wide"><table class="jobs">\n<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table></div>"
     ]
 

@@ -15,6 +15,7 @@ from slaq.core.events import (
     Event,
     JobDelayed,
     JobEnded,
+    JobRetried,
     LossObserved,
     LossSourceChanged,
     ThreadsChosen,
@@ -115,6 +116,10 @@ class LiveJobs:
             elif isinstance(event, ThreadsChosen) and event.job_id in self.jobs:
                 job = self.jobs[event.job_id]
                 job.threads, job.threads_reason = event.threads, event.reason
+            elif isinstance(event, JobRetried) and event.job_id in self.jobs:
+                job = self.jobs[event.job_id]
+                job.row = replace(job.row, attempts=job.row.attempts + 1)
+                self.publish("job.started", job)
             elif isinstance(event, LossSourceChanged) and event.job_id in self.jobs:
                 self._source(self.jobs[event.job_id], event)
             elif isinstance(event, JobEnded) and event.job_id in self.jobs and event.job_id not in self._ends:
@@ -195,27 +200,29 @@ class LiveJobs:
 
     def _remove(self, job_id: str) -> None:
         end, job = self._ends.pop(job_id), self.jobs[job_id]
-        self._measure(job, end.state)
+        self._measure(job, end)
         job.row = replace(job.row, state=end.state, reason=end.reason, ended_at=end.at)
         del self.jobs[job_id]
         self.publish("job.ended", job)
         self.ended(job)
 
-    def _measure(self, job: LiveJob, state: JobState) -> None:
+    def _measure(self, job: LiveJob, end: JobEnded) -> None:
         """Measure how far a job came by its whole curve.
 
         The last decision saw the same curve, but not always all of it, and coarser where losses came fast.
         """
         asked = job.submission.options
         maximize = job.row.spec.maximize
-        aim = Aim(target=asked["target_loss"], stop_at=asked["stop_at"], maximize=maximize)
+        # A job that completed by itself has no reason.
+        stopped_at = asked["stop_at"] if end.reason else None
+        aim = Aim(target=asked["target_loss"], stopped_at=stopped_at, maximize=maximize)
         # A job that cannot be measured has ended all the same.
         with suppress(SlaqError):
-            if has_shown_its_end(state, aim.target, aim.stop_at):
+            if has_shown_its_end(end.state, aim.target, aim.stopped_at):
                 first, best = job.losses.first, job.losses.best
                 job.reduction = 0.0 if first is None or best is None else float(best != first)
             elif 0 < job.iteration < LONGEST_MEASURED:
-                job.reduction = reduction_made(self.store.observations(job.row.id).loss, aim, state)
+                job.reduction = reduction_made(self.store.observations(job.row.id).loss, aim, end.state)
             else:
                 return
             self.store.change(job.row.id, reduction=job.reduction)

@@ -9,7 +9,7 @@ from typing import Any
 
 from slaq.cli.display.spans import ago, span
 from slaq.core.direction import turned
-from slaq.core.errors import UnknownNameError
+from slaq.core.errors import AmbiguousNameError, UnknownNameError
 from slaq.core.job import JobState
 from slaq.core.progress import GOOD_ENOUGH, seconds_left
 from slaq.jobs.ranking import rank
@@ -32,6 +32,8 @@ TROUBLED = "!"
 LONGEST = 60
 #: Characters of a command that a table shows.
 WIDEST = 60
+#: What stands before the end of a log in a reason.
+LOG_END = "; the end of its log: "
 _INTERPRETER = re.compile(r"(^|/)python[\d.]*$")
 ENDED = tuple(str(state) for state in JobState if state.ended)
 ACTIVE = tuple(str(state) for state in JobState if not state.ended)
@@ -95,17 +97,39 @@ def _chance(job: Shown, now: float) -> str:
     return "out of reach" if prospect["out_of_reach"] else share(prospect["chance"])
 
 
-def _age(job: Shown, now: float) -> str:
-    return ago(job["ended_at"] or job["submitted_at"], now)
+def _expected_first(job: Shown) -> tuple[int, float]:
+    """Sort by the moment of 90%: first the jobs that have reached it, last those of which no moment is told."""
+    told, at = _expected(job, 0.0), job["prospect"]["at_90"]
+    return (0, 0.0) if told == "reached" else (2, 0.0) if told == "–" else (1, at)
 
 
-def _waiting(job: Shown, now: float) -> str:
-    """Return why a job that has not ended does not run."""
-    return job["reason"] if job["ended_at"] is None else ""
+def _likely_first(job: Shown) -> tuple[int, float]:
+    told, chance = _chance(job, 0.0), job["prospect"]["chance"]
+    return (2, 0.0) if told == "–" else (1, 0.0) if told == "out of reach" else (0, -chance)
 
 
-def _waiting_first(job: Shown) -> tuple[bool, str]:
-    return not _waiting(job, 0.0), job["reason"]
+def _since(job: Shown) -> float:
+    """Return the moment from which the age of a job counts."""
+    return float(job["ended_at"] or job["submitted_at"])
+
+
+def _reason(job: Shown, now: float) -> str:
+    """Return why a job does not run, or has ended, in one line; the end is cut off where it is long."""
+    text = " ".join(in_short(str(job["reason"])).split())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def in_short(reason: str) -> str:
+    """Return how a job ended in one line: with the end of a log, or a traceback, only its last line."""
+    lines = reason.strip().splitlines() or [""]
+    how, ends, _ = lines[0].partition(LOG_END)
+    return f"{how}{LOG_END}{lines[-1]}" if ends and len(lines) > 1 else lines[-1]
+
+
+def _natural(text: str) -> list[tuple[bool, int, str]]:
+    """Return the key by which net-2 comes before net-10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", text)
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def _best_first(name: str) -> Callable[[Shown], float]:
@@ -167,7 +191,8 @@ def _last(value: float | None, *, when_missing: float) -> float:
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (
-        Column(name="job", text=lambda job, now: job["id"], key=lambda job: job["id"], numeric=False),
+        Column(name="job", text=lambda job, now: job["id"], key=lambda job: _natural(job["id"]),
+               numeric=False),
         Column(name="user", text=lambda job, now: job["owner"], key=lambda job: job["owner"], numeric=False),
         Column(name="group", text=lambda job, now: job["group"] or "–", key=lambda job: job["group"] or "~",
                numeric=False),
@@ -180,13 +205,13 @@ COLUMNS: Mapping[str, Column] = {
         Column(name="best", text=lambda job, now: number(job["best_loss"]), key=rank),
         Column(name="done", text=_done, key=lambda job: -job["reduction"]),
         Column(name="90% in", text=_expected,
-               key=lambda job: _last(job["prospect"]["at_90"], when_missing=float("inf"))),
-        Column(name="chance", text=_chance,
-               key=lambda job: _last(job["prospect"]["chance"], when_missing=2.0)),
+               key=_expected_first),
+        Column(name="chance", text=_chance, key=_likely_first),
         Column(name="CPU", text=lambda job, now: span(job["cpu_seconds"]), key=lambda job: -job["cpu_seconds"]),
-        Column(name="age", text=_age, key=lambda job: -job["submitted_at"]),
+        Column(name="age", text=lambda job, now: ago(_since(job), now), key=lambda job: -_since(job)),
         Column(name="parameters", text=_parameters, key=_parameters_first, numeric=False),
-        Column(name="reason", text=_waiting, key=_waiting_first, numeric=False),
+        Column(name="reason", text=_reason, key=lambda job: (not job["reason"], job["reason"]),
+               numeric=False),
         Column(name="command", text=lambda job, now: runs(job), key=lambda job: job["summary"], numeric=False),
         Column(name="tags", text=lambda job, now: ",".join(job["tags"]), key=lambda job: job["tags"],
                numeric=False, usual=False),
@@ -204,7 +229,9 @@ def chosen(names: str) -> list[Column]:
 
 def _named(name: str) -> Column:
     alike = [column for column in COLUMNS if column.lower().startswith(name.lower())] if name else []
-    if name not in COLUMNS and len(alike) != 1:
+    if name not in COLUMNS and len(alike) > 1:
+        raise AmbiguousNameError("column", name, alike)
+    if name not in COLUMNS and not alike:
         raise UnknownNameError("column", name, COLUMNS)
     return COLUMNS[name if name in COLUMNS else alike[0]]
 
@@ -221,7 +248,7 @@ def suited(jobs: Sequence[Shown], always: str = "") -> list[Column]:
         left_out.add("weight")
     if all(job["deadline"] is None for job in jobs):
         left_out.add("chance")
-    if not any(_waiting(job, 0.0) for job in jobs):
+    if not any(job["reason"] and job["ended_at"] is None for job in jobs):
         left_out.add("reason")
     if all(job["best_loss"] is None for job in jobs):
         left_out.add("best")

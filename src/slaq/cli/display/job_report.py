@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from slaq.cli.display.job_columns import Shown, done, number, runs
+from slaq.cli.display.job_columns import Shown, done, in_short, number, parameters, runs
 from slaq.cli.display.spans import span
 from slaq.core.outcome import JobCurve
 from slaq.core.progress import GOOD_ENOUGH
@@ -22,6 +22,8 @@ def summary(view: Shown, curve: JobCurve) -> dict[str, Any]:
         "id": view["id"],
         "owner": view["owner"],
         "state": view["state"],
+        "group": view["group"],
+        "parameters": view["parameters"],
         "iterations": max(view["iteration"], 0),
         "first_loss": view["first_loss"],
         "loss": view["loss"],
@@ -51,6 +53,7 @@ def _row(view: Shown, told: Mapping[str, Any]) -> Mapping[str, str]:
         "job": told["id"],
         "user": told["owner"],
         "state": told["state"],
+        "parameters": parameters(told["parameters"]),
         "iterations": str(told["iterations"]),
         "first loss": number(told["first_loss"]),
         "best loss": number(told["best_loss"]),
@@ -67,7 +70,7 @@ def _row(view: Shown, told: Mapping[str, Any]) -> Mapping[str, str]:
 def _parts(view: Shown) -> Iterator[str]:
     yield runs(view, LONGEST) or "–"
     if view["reason"]:
-        yield view["reason"].strip().splitlines()[-1][:LONGEST]
+        yield in_short(view["reason"])[:LONGEST]
 
 
 def options(view: Shown) -> Iterator[tuple[str, str]]:

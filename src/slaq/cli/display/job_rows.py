@@ -56,9 +56,10 @@ def job_fields(jobs: Sequence[Shown]) -> list[RowField]:
     names = ("first_loss", "loss", "best_loss", "reduction", "cpu_seconds", "weight", "submitted_at")
     numbers = [_of_job(name, float) for name in (*names, "started_at", "ended_at")]
     count = RowField(name="iterations", kind=int, value=iterations)
+    maximize = _of_job("maximize", bool)
     attempts, apart = _of_job("attempts", int), RowField(name="diverged", kind=bool, value=diverged)
     tags = RowField(name="tags", kind=str, value=lambda job: " ".join(job["tags"]))
-    return _with_parameters(jobs, texts, (count, *numbers, attempts, apart, tags))
+    return _with_parameters(jobs, texts, (count, *numbers, attempts, apart, maximize, tags))
 
 
 def loss_fields(jobs: Sequence[Shown]) -> list[RowField]:

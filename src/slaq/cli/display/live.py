@@ -14,7 +14,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from slaq.cli.batch import Moment, Row
-from slaq.cli.display.job_columns import done
+from slaq.cli.display.job_columns import done, in_short
 from slaq.cli.display.say import say
 from slaq.cli.display.terminal import PlainConsole, cell
 from slaq.core.admission import NOT_REVIEWED
@@ -233,5 +233,5 @@ def _progress(moment: Moment, width: int) -> RenderableType:
 
 def _ending(row: Row) -> str:
     last = f", loss {number(row.losses[-1])} after {len(row.losses) - 1} iterations" if row.losses else ""
-    why = f" ({row.reason.strip().splitlines()[-1]})" if row.reason.strip() else ""
+    why = f" ({in_short(row.reason)})" if row.reason.strip() else ""
     return f"{row.state}{last}{why}"

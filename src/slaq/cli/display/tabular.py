@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -11,13 +12,20 @@ from typing_extensions import override
 from slaq.cli.display.job_rows import RowField
 from slaq.core.extras import needs
 from slaq.core.visible import visible
+from slaq.detection.plain_values import number
 
 #: Rows written at a time.
 BATCH = 20_000
+#: The beginning of what spreadsheets compute, as soon as they open a file.
+_FORMULA = re.compile(r"\s*[=+@-]")
 
 
 def csv_pieces(fields: Sequence[RowField], rows: Iterable[Any]) -> Iterator[bytes]:
-    """Yield CSV with a header; control characters in texts are written as escapes, the unknown as nothing."""
+    """Yield CSV with a header; the unknown is nothing.
+
+    Control characters in texts are written as escapes, and a text that a spreadsheet would take for a formula
+    begins with an apostrophe.
+    """
     yield _lines([[field.name for field in fields]])
     for batch in _batches(rows):
         yield _lines([_cell(field.value(row)) for field in fields] for row in batch)
@@ -76,4 +84,6 @@ def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    return visible(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return f"'{visible(value)}" if _FORMULA.match(value) and number(value) is None else visible(value)

@@ -91,6 +91,10 @@ def typed_parameters(texts: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not PARAMETER.fullmatch(name):
             raise JobOptionError("parameters", text, "NAME=VALUE")
+        if name in found:
+            raise GridError(
+                f"--param gives {name} twice", f"give several values with --grid {name}=VALUE,VALUE"
+            )
         found[name] = value
     return found
 
@@ -111,7 +115,22 @@ def typed_grid(texts: Sequence[str]) -> dict[str, list[str]]:
         except csv.Error as error:
             raise GridError(f"the grid {text!r} cannot be read ({error})", "close the quotes") from None
         found[name] = rows[0] if rows else []
+        _check_values(name, found[name], empty='""' in values)
     return found
+
+
+def _check_values(name: str, values: Sequence[str], *, empty: bool) -> None:
+    """Raise GridError for a value that is left out between two commas, and for a number that is given twice."""
+    if "" in values and not empty:
+        raise GridError(f"the grid of {name} has an empty value", f'remove a comma, or write {name}="",VALUE')
+    read: dict[object, str] = {}
+    for value in values:
+        kept_value = kept_text(value)
+        other = read.setdefault((type(kept_value), kept_value), value)
+        if other != value:
+            raise GridError(
+                f"the grid of {name} has {other} and {value}, which are equal", "give each value once"
+            )
 
 
 def program_table(data: str | None, target: str | None, parameters: Mapping[str, str]) -> dict[str, Any]:

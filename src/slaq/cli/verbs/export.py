@@ -10,7 +10,7 @@ import click
 from slaq.cli.display.outputs import announce, output_path
 from slaq.cli.display.say import say
 from slaq.cli.input.connection_options import connects
-from slaq.cli.input.job_selection import JOBS_OR_GROUP, complete_groups
+from slaq.cli.input.job_selection import JOBS_OR_GROUP, complete_groups, jobs_of
 from slaq.cli.verbs.ls import STATES
 from slaq.core.extras import needs
 
@@ -84,8 +84,10 @@ def command(
     if file is not None and file.exists() and not force:
         raise click.ClickException(f"{file} exists already; name another file, or give --force")
     found = [client.show_job(job) for job in jobs] if jobs else client.list_jobs(**chosen)
+    if not found and group is not None:
+        jobs_of(client, group, user)
     if not found:
-        raise click.ClickException("there is no such job; `slaq ls --all` lists those there are")
+        raise click.ClickException("no job is as these options say; `slaq ls --all` lists those there are")
     _write(pieces(*_table(client, found, what)), file)
 
 
@@ -97,7 +99,7 @@ def _format(file: Path | None, form: str | None) -> str:
         return "csv"
     if form is None and file.suffix.lower() not in SUFFIXES:
         raise click.UsageError(
-            f"the name {str(file)!r} does not end in {' or '.join(SUFFIXES)}; give --format too"
+            f"the name {str(file)!r} does not end in .csv, .parquet or .pq; give --format too"
         )
     return form or SUFFIXES[file.suffix.lower()]
 

@@ -11,6 +11,7 @@ from slaq.cli.display.outputs import page_path
 from slaq.cli.display.say import say
 from slaq.cli.display.spans import SPAN, span
 from slaq.cli.input.connection_options import JSON, connects, print_json
+from slaq.cli.input.job_selection import complete_groups
 
 if TYPE_CHECKING:
     from slaq.client import Client
@@ -32,6 +33,12 @@ MOST = 1000
 @click.option("--user", metavar="NAME", help="Only jobs of this user.")
 @click.option("--tag", help="Only jobs with this tag.")
 @click.option(
+    "--group",
+    metavar="NAME",
+    shell_complete=complete_groups,
+    help="Only jobs of this group, or that of --user.",
+)
+@click.option(
     "--jobs",
     "most",
     type=click.IntRange(1, 10_000),
@@ -48,6 +55,7 @@ def command(
     since: float,
     user: str | None,
     tag: str | None,
+    group: str | None,
     most: int,
     as_json: bool,
 ) -> None:
@@ -72,10 +80,10 @@ def command(
     from slaq.core.outcome import JobCurve, measure
 
     begin = time.time() - since
-    views, total = client.last_jobs(most, owner=user, tag=tag, submitted_since=begin)
+    views, total = client.last_jobs(most, owner=user, tag=tag, group=group, submitted_since=begin)
     if not views:
         raise click.ClickException(
-            f"no job was submitted within the last {span(since)}; give a longer --since"
+            f"no such job was submitted within the last {span(since)}; give a longer --since"
         )
     if total > len(views):
         say(f"only the last {len(views):,} of {total:,} jobs; --jobs N reports on more", err=True)
@@ -95,7 +103,7 @@ def command(
             file,
             title=_title(views),
             facts=_facts(client, cluster, views, total),
-            command=_command(file, client.address, since=since, user=user, tag=tag, jobs=most),
+            command=_command(file, client.address, since=since, user=user, tag=tag, group=group, jobs=most),
             jobs=rows(views, curves),
         )
 

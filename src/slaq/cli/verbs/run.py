@@ -361,6 +361,7 @@ def _tell_end(batch: "Batch", results: Path, *, interrupted: bool) -> None:
 
 
 def _last_line(entry: "Entry") -> str:
-    lines = entry.reason.strip().splitlines()
+    from slaq.cli.display.job_columns import in_short
+
     log = "" if entry.job is None else f" (log: {entry.job.directory / 'log.txt'})"
-    return (lines[-1].strip() if lines else "it gave no reason") + log
+    return (in_short(entry.reason).strip() or "it gave no reason") + log

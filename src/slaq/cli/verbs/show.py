@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 #: The number of losses that the curve is drawn from, and its width in characters.
 LOSSES, WIDTH = 5000, 60
+#: Options that are shown in lines of their own, or that `--json` alone has because they are long.
+ELSEWHERE = frozenset((
+    *("name", "user", "weight", "min_cores", "max_cores", "sizes", "memory", "deadline", "arrival", "after"),
+    *("after_any", "tags", "group", "parameters", "cwd", "env", "python"),
+))  # fmt: skip
 
 
 @click.command("show")
@@ -78,8 +83,8 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
         yield "ended", _moment(view["ended_at"], now)
     if active:
         yield "holds", f"{view['cores']:.2f} cores"
-    most = "" if view["max_cores"] is None else f", at most {view['max_cores']:g} cores"
-    least = f", at least {view['min_cores']:g} cores" if view["min_cores"] else ""
+    most = "" if view["max_cores"] is None else f", at most {_cores(view['max_cores'])}"
+    least = f", at least {_cores(view['min_cores'])}" if view["min_cores"] else ""
     yield "weight", f"{view['weight']:g}{least}{most}"
     if view["sizes"] != "any":
         listed = view["sizes"] if isinstance(view["sizes"], list) else []
@@ -90,9 +95,28 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     yield "CPU", span(view["cpu_seconds"])
     yield from _losses(view)
     yield from _prospects(view, now) if active and view["trains"] else ()
+    if asked := _asked(view, submission):
+        yield "options", asked
     if view["tags"]:
         yield "tags", ", ".join(view["tags"])
     yield "files", view["directory"]
+
+
+def _asked(view: Mapping[str, Any], submission: Mapping[str, Any]) -> str:
+    """Return the options that differ from what is usual and have no line of their own."""
+    from slaq.service.records import OPTION_SETS
+
+    usual = {name: option.default for name, option in OPTION_SETS[view["work"]].options.items()}
+    told = (
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {shlex.quote(str(value))}"
+        for name, value in submission.items()
+        if name in usual and name not in ELSEWHERE and value != usual[name]
+    )
+    return ", ".join(told)
+
+
+def _cores(count: float) -> str:
+    return f"{count:g} core" if count == 1 else f"{count:g} cores"
 
 
 def _memory(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -116,7 +140,12 @@ def _losses(view: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         higher = "; higher is better" if view["maximize"] else ""
         yield "loss", f"{last}; {others}{higher}"
         yield "iteration", _iterations(view["iteration"], view["total"])
-        yield "done", f"{done(view['reduction'], view['iteration'])} of its whole reduction"
+        if view["trains"]:
+            made = done(view["reduction"], view["iteration"])
+            yield (
+                "done",
+                "not known before a second loss" if made == "–" else f"{made} of its whole reduction",
+            )
 
 
 def _awaited(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
@@ -149,9 +178,10 @@ def _prospects(view: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]
 
 
 def _iterations(iteration: int, total: int | None) -> str:
-    if total is None:
+    # Losses may come after the last one that was to come.
+    if total is None or iteration > total:
         return str(iteration)
-    return f"{iteration} of {total} ({min(iteration / total, 1.0):.0%})"
+    return f"{iteration} of {total} ({iteration / total:.0%})"
 
 
 def _when(view: Mapping[str, Any], moment: float | None, now: float, good: float) -> str:

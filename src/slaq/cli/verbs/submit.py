@@ -28,7 +28,13 @@ class _Submit(click.Command):
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashes = args.index("--") if "--" in args else None
-        rest = super().parse_args(ctx, list(args))
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            if dashes is not None:
+                raise
+            remedy = "put -- before a command, as in: slaq submit --name net -- python train.py --lr 0.1"
+            raise click.UsageError(f"{error.format_message()}\n{remedy}", ctx) from None
         words = ctx.params.get("work", ())
         ctx.meta["slaq.dashes"] = dashes is not None and tuple(args[dashes + 1 :]) == tuple(words)
         return rest
@@ -172,14 +178,20 @@ class _Typed:
         for twice in grids.keys() & typed.keys():
             raise GridError(f"--grid and --param both give {twice}", "keep one of them")
         name, stem = options.get("name"), submissions.stem_of(self.kind, self.words)
-        group = options.get("group") or name_group(name or stem)
-        jobs = grid_jobs({key: [text] for key, text in typed.items()} | grids, group=group, name=name)
+        given = options.get("group")
+        group = given or name_group(name or stem)
+        choices = {key: [text] for key, text in typed.items()} | grids
+        # The jobs of a new group are named after it: net-2-1 of net-2, where net was there.
+        jobs = grid_jobs(choices, group=group, name=name if given else None)
         return [(job.parameters, submissions.in_grid(job, options)) for job in jobs]
 
     def _one(self, parameters: Mapping[str, str], options: Mapping[str, Any], *, local: bool) -> "Submission":
         from slaq.cli.input import submissions
 
         if self.kind == "command":
+            if not self.after_dashes and len(self.words) == 1:
+                # That a script is no program says more than that it uses no parameter.
+                submissions.command_submission(self.words, options, local=local)
             words = submissions.with_parameters(self.words, parameters)
             return submissions.command_submission(words, options, local=local)
         table = submissions.program_table(self.options["data"], self.options["target"], parameters)

@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to reach a share of its reduction.
 
-    The exit status is 0 if each job has reached the share or completed, 4 if a job diverged, failed or was
-    cancelled before, 5 if the timeout passed. Waiting continues over a restart of the service.
+    All of them are waited for, also where one has failed. The exit status is 0 if each job has reached the share
+    or completed, 4 if a job diverged, failed or was cancelled before, 5 if the timeout passed. Waiting continues
+    over a restart of the service.
 
     \b
     slaq wait net && echo trained
@@ -64,7 +65,7 @@ def command(
         come = any if any_one else all
         if come(outcome == "reached" for outcome in outcomes):
             status = 0
-        elif any(outcome == "short" for outcome in outcomes) and not (any_one and "waiting" in outcomes):
+        elif "waiting" not in outcomes:
             status = ENDED_SHORT
         elif give_up is not None and time.monotonic() >= give_up:
             status = TIMED_OUT
@@ -93,9 +94,9 @@ def _outcome(view: dict[str, Any], reduction: float | None) -> str:
 
 
 def _told(view: dict[str, Any], reduction: float | None) -> str:
-    from slaq.cli.display.job_columns import share
+    from slaq.cli.display.job_columns import in_short, share
 
-    why = f": {view['reason'].strip().splitlines()[-1]}" if view["reason"].strip() else ""
+    why = f": {in_short(view['reason'])}" if view["reason"].strip() else ""
     done = f", {share(view['reduction'])} of its reduction reached" if reduction is not None else ""
     state = JobState(view["state"])
     stands = f"has {state.perfect}" if state.ended else f"is still {state}"

@@ -18,6 +18,7 @@ from slaq.core.events import (
     JobDelayed,
     JobEnded,
     JobLost,
+    JobRetried,
     LearningRateChanged,
     LossObserved,
     LossSourceChanged,
@@ -40,6 +41,7 @@ OtherEvent = (
     | LossSourceChanged
     | TrainingChanged
     | JobLost
+    | JobRetried
     | JobEnded
     | CapacityChanged
 )
@@ -54,6 +56,7 @@ _KINDS: Mapping[str, type[OtherEvent]] = {
     "source": LossSourceChanged,
     "training": TrainingChanged,
     "lost": JobLost,
+    "retried": JobRetried,
     "ended": JobEnded,
     "capacity": CapacityChanged,
 }
@@ -170,6 +173,8 @@ def _keep_others(
                     db.execute(SQL["allocate"], (number, event.at, 0))
             elif isinstance(event, EndForeseen):
                 db.execute("UPDATE jobs SET total = ? WHERE number = ?", (event.iterations, number))
+            elif isinstance(event, JobRetried):
+                db.execute("UPDATE jobs SET attempts = attempts + 1 WHERE number = ?", (number,))
             elif isinstance(event, ThreadsChosen):
                 db.execute(SQL["keep_threads"], (event.threads, event.reason, number))
             elif isinstance(event, LossSourceChanged):

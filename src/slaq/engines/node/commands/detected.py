@@ -47,7 +47,7 @@ class DetectedLosses(LossSource):
 
     def __init__(self, search: Search, place: Place | None = None) -> None:
         self._order = search
-        self._search = LossSearch(search.wanted)
+        self._search = LossSearch(search.wanted, search.first)
         self._waiting: deque[bytes] = deque()
         self._searched = 0
         #: Whether the choice was told, and what was told to be wrong.
@@ -145,13 +145,21 @@ class DetectedLosses(LossSource):
             return self._complaints(final=final)
         if not self._told:
             return [self._tell(chosen.key.file, chosen.key.name)]
-        items: list[Item] = [Reading(loss=loss, at=at) for loss, at in self._search.losses()]
-        if (total := self._total()) is not None and self._order.first + total > 1:
-            items.append(NewTotal(iterations=self._order.first + total - 1, at=time.time()))
+        items: list[Item] = [self._reading(loss, at) for loss, at in self._search.losses()]
+        if (total := self._total()) is not None and total > 1:
+            items.append(NewTotal(iterations=total - 1, at=time.time()))
         return items
 
+    def _reading(self, loss: float, at: float | None) -> Reading:
+        """Return a loss, with the number that it had in an earlier start of the job if it is a repeated one."""
+        repeated = self._search.repeated
+        if not repeated:
+            return Reading(loss=loss, at=at)
+        self._search.repeated -= 1
+        return Reading(loss=loss, at=at, iteration=self._order.first - repeated)
+
     def _total(self) -> int | None:
-        """Return how many losses there will be in all, where that is known anew."""
+        """Return how many losses there will be in all, in all starts of the job, where that is known anew."""
         chosen, folder = self._search.chosen, self._order.folder
         # CatBoost prints its rounds without their number, and tells that in a file.
         if (
@@ -161,7 +169,8 @@ class DetectedLosses(LossSource):
             and not self._asked_rounds
         ):
             self._asked_rounds = True
-            return catboost_rounds(folder / "catboost_info", self._began_at[1])
+            rounds = catboost_rounds(folder / "catboost_info", self._began_at[1])
+            return None if rounds is None else self._order.first + rounds
         return self._search.total()
 
     def _tell(self, file: str, name: str) -> Item:

@@ -396,6 +396,7 @@ class CommandRunner(Runner[CommandJob]):
                 "command restarted",
                 extra={"job": record.job_id, "died": record.reason, "restart": run.restarts},
             )
+            self._journal.retried(record.job_id, record.reason)
             self._launch(record.job_id)
         else:
             again = f" after {run.restarts} restarts" if run.restarts else ""

@@ -193,9 +193,13 @@ class SupervisedCommand:
 
     def _observe(self, item: Reading, at: float) -> None:
         iteration = self.iteration + 1 if item.iteration is None else item.iteration
+        before, usage = self.seen, _interpolated(self.samples, at)
+        if iteration < self.launch.spec.first_iteration:
+            # An earlier start has told it: it is no news, but the job is heard, and no later loss took this time.
+            self.seen = usage
+            self._notice(at)
         if iteration <= self.iteration:
             return
-        before, usage = self.seen, _interpolated(self.samples, at)
         self._notice(at)
         observation = Observation(
             iteration=iteration,

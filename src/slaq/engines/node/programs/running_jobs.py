@@ -295,10 +295,11 @@ class RunningJobs:
             self._put_off(run, os.strerror(status))
         elif driver.restarts < run.job.retry:
             driver.restarts += 1
+            died = how_it_ended(status)
             _log.warning(
-                "driver restarted",
-                extra={"job": run.job_id, "died": how_it_ended(status), "restart": driver.restarts},
+                "driver restarted", extra={"job": run.job_id, "died": died, "restart": driver.restarts}
             )
+            self._journal.retried(run.job_id, died)
             self._launch(run)
         else:
             again = f" after {driver.restarts} restarts" if driver.restarts else ""
