@@ -326,3 +326,26 @@ def test_a_command_that_works_and_tells_no_loss_is_held_as_other_work(tmp_path: 
     assert "no loss in 60 CPU seconds" in command.news[0].trouble
     assert "--no-trains" in command.news[0].trouble
     assert not other.news
+
+
+def test_a_table_of_any_name_is_found_beside_many_old_ones(tmp_path: Path) -> None:
+    """A table tells by its heading what it holds; what earlier jobs left, however much, hides nothing."""
+    for n in range(40):
+        (tmp_path / f"version_{n}").mkdir()
+        (tmp_path / f"version_{n}" / "metrics.csv").write_text("step,loss\n1,9\n")
+    (tmp_path / "data").mkdir()
+    for n in range(3000):
+        (tmp_path / "data" / f"{n}.png").touch()
+    run_log = tmp_path / "my_run.csv"
+    run_log.write_text("epoch,loss\n0,9.0\n1,8.0\n")
+    folder = LossFolder(tmp_path)
+    try:
+        with run_log.open("a") as file:
+            file.write("0,5.0\n1,4.0\n")
+        (tmp_path / "version_40").mkdir()
+        (tmp_path / "version_40" / "metrics.csv").write_text("step,loss\n1,0.5\n")
+        (tmp_path / "prices.csv").write_text("date,cost\n1,0.5\n")
+        found = {file: [point.value for point in points] for file, points in folder.read(final=True)}
+    finally:
+        folder.close()
+    assert found == {"my_run.csv": [5.0, 4.0], "version_40/metrics.csv": [0.5]}
