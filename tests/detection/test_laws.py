@@ -327,3 +327,14 @@ def test_a_table_above_a_bar_has_rows_of_losses_alone() -> None:
 def test_the_heading_of_a_table_tells_whether_it_holds_losses(line: bytes, tells: bool) -> None:
     """A table of any name is one of losses if it counts steps and names a loss; tables of data do not."""
     assert tells_losses(line) is tells
+
+
+def test_binary_output_names_nothing() -> None:
+    """Bytes that are no text are no names of losses."""
+    lines = [b"\xff\xfe loss \x80", *(b"\xff\xfe %d \x80" % n for n in range(9, 0, -1))]
+    lines += [b"\xffloss=%d" % n for n in range(9, 0, -1)]
+    search = LossSearch()
+    for line in lines:
+        search.read_line(line)
+    search.finish()
+    assert search.chosen is None or search.chosen.key.name == "loss"

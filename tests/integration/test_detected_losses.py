@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import slaq
 from slaq.core.events import CurveBegan, EndForeseen, Event, JobEnded, LossSourceChanged, TrainingChanged
 from slaq.detection.point import Point
+from slaq.engines.node.commands.detected import DetectedLosses, Search
 from slaq.engines.node.commands.loss_folder import LossFolder
 from slaq.engines.node.commands.marks import MARK
 from slaq.engines.node.commands.mlflow_metrics import MlflowReader
@@ -349,3 +350,21 @@ def test_a_table_of_any_name_is_found_beside_many_old_ones(tmp_path: Path) -> No
     finally:
         folder.close()
     assert found == {"my_run.csv": [5.0, 4.0], "version_40/metrics.csv": [0.5]}
+
+
+def test_what_is_printed_between_the_choice_and_the_end_is_read(tmp_path: Path) -> None:
+    """Lines that a command adds after the look that chose a series, and before it ends, are losses too."""
+    log = tmp_path / "log"
+    log.touch()
+    source = DetectedLosses(Search(log=log))
+    with log.open("a") as file:
+        file.writelines(f"loss: {n}\n" for n in range(20, 10, -1))
+        file.flush()
+        items = list(source.poll())
+        file.writelines(f"loss: {n}\n" for n in range(10, 0, -1))
+    for _ in range(50):
+        items += source.poll(final=True)
+        if source.at_end:
+            break
+    source.close()
+    assert [item.loss for item in items if isinstance(item, Reading)] == [float(n) for n in range(20, 0, -1)]

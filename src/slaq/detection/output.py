@@ -145,7 +145,7 @@ class OutputParser:
             ranked = rank(name, held_out=role == "held out", trained=role == "training")
             if ranked is None and name in ("learn", "test") and _CATBOOST.match(text):
                 ranked = Rank.METRIC if name == "learn" else Rank.HELD_OUT_METRIC
-            if name[:LONGEST_NAME].isprintable():
+            if name[:LONGEST_NAME].isprintable() and "\ufffd" not in name:
                 steady = (w for w in _WORD.findall(_COUNTED.sub(" ", between)) if w.lower() not in _UNSTEADY)
                 place = " ".join((role, *steady) if role == "held out" else steady)[:LONGEST_PLACE]
                 if (name, place) in known:
@@ -189,7 +189,7 @@ class OutputParser:
         if (
             any(rank(cell) is not None for cell in cells)
             and len(cells) >= 2
-            and not re.search(r"\d{2}|[.:=]", text)
+            and not re.search("\\d{2}|[.:=\ufffd]", text)
         ):
             self.heading = [cell[:LONGEST_NAME] for cell in cells[:MOST_COLUMNS]]
         return []
