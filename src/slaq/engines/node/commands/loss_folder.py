@@ -22,7 +22,7 @@ from slaq.engines.processes import stat_fields
 
 #: Seconds between two looks for files: at first, and at most; each look that finds nothing doubles them.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 30.0
-#: How deep files are looked for, how many names at a time and in one folder, and how many files are read.
+#: How deep files are looked for, how many names at a time and in one folder within it, and how many files are read.
 DEEPEST, MOST_NAMES, MOST_IN_FOLDER, MOST_FILES = 5, 8000, 2000, 32
 #: Tables of other names whose first lines are looked at, at a time and in all.
 MOST_HEADINGS, MOST_TABLES = 64, 2000
@@ -195,7 +195,7 @@ class LossFolder:
             folder, depth = folders.pop(0)
             try:
                 with os.scandir(folder) as entries:
-                    for entry in islice(entries, MOST_IN_FOLDER):
+                    for entry in islice(entries, MOST_IN_FOLDER if depth else MOST_NAMES // 2):
                         left -= 1
                         if left < 0:
                             return
