@@ -260,3 +260,16 @@ def test_what_one_job_reports_leaves_the_others_candidates_as_they_are(
         np.testing.assert_array_equal(found.gain[row], usual.gain[0])
         assert found.loss[row] == usual.loss[0]
         assert TotalQuality().allocate(found, 32).units.sum() <= 32
+
+
+def test_an_end_that_was_passed_is_no_end() -> None:
+    """A job that goes on beyond the end it told has an end that nobody knows, or the one that its owner set."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="b", max_iterations=50))
+    for name in ("a", "b"):
+        roster.absorb([EndForeseen(job_id=name, at=0.0, iterations=20), *curve(name, falling(5.0, 21))])
+    assert roster.losses_left(roster.rows()).tolist() == [0.0, 0.0]
+    for name in ("a", "b"):
+        roster.absorb([report(name, 21, 0.1, at=21.0)])
+    unknown, known = roster.losses_left(roster.rows())
+    assert np.isnan(unknown)
+    assert known == 29.0

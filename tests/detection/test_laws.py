@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slaq.detection.lines import LineCutter, seen
 from slaq.detection.names import Rank, rank
 from slaq.detection.search import LossSearch
-from slaq.detection.tables import TableReader
+from slaq.detection.tables import TableReader, tells_losses
 from slaq.detection.tfevents import LONGEST_RECORD, EventReader
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -245,3 +245,140 @@ def test_empty_cells_are_no_points() -> None:
         ("loss", 0.5, 1),
         ("val", 0.25, 2),
     ]
+
+
+def totals(lines: list[str]) -> list[int]:
+    """Return the totals that were told, in order."""
+    search, told = LossSearch(), []
+    for line in lines:
+        search.read_line(line.encode())
+        if (total := search.total()) is not None:
+            told.append(total)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("[D loss: 0.{n}] [G loss: 0.5]", "D loss"),
+        ("Loss D: 0.{n}, Loss G: 0.5", "Loss D"),
+        (" iteration {n}00 | lm loss: 0.{n} | loss scale: 65536.0 |", "lm loss"),
+        ("policy loss: 1.5 value loss: 2.5 total loss: 0.{n}", "total loss"),
+        ("INFO loss: 0.{n}", "loss"),
+        ("epoch 3 finished with loss 0.{n}", "loss"),
+        ("│ {n} │ 0.{n} │", "Loss"),
+    ],
+)
+def test_a_loss_has_the_word_that_tells_which_it_is(form: str, name: str) -> None:
+    """One loss of several is called by its own word, so that it can be chosen; a sum goes before its parts."""
+    heading = ["┃ Epoch   ┃ Loss ┃"] if form.startswith("│") else []
+    found, losses = found_in(heading + [form.format(n=n) for n in range(9, 0, -1)])
+    assert (found, losses) == (name, [n / 10 for n in range(9, 0, -1)])
+
+
+@pytest.mark.parametrize(
+    ("form", "passes", "steps", "each"),
+    [
+        ("Epoch [{e1}/{es}], Step [{s1}/{ss}], Loss: {loss}", 4, 6, 1),
+        ("[{e}/{es}][{s}/{ss}]\tLoss: {loss}", 4, 6, 1),
+        ("[Epoch {e}/{es}] [Batch {s}/{ss}] [loss: {loss}]", 4, 6, 1),
+        ("11/19 10:07:01 [{e1}/{es}] loss {loss}", 5, 1, 1),
+        ("[{e1}/{es}] loss {loss}", 6, 1, 4),
+        ("[{e}/{es}] loss {loss}", 6, 1, 4),
+    ],
+)
+def test_the_end_is_told_as_it_will_be(form: str, passes: int, steps: int, each: int) -> None:
+    """However passes and steps are written and counted, every total that is told is the number of losses."""
+    places = [(e, s) for e in range(passes) for s in range(steps) for _ in range(each)]
+    lines = [
+        form.format(e=e, e1=e + 1, es=passes, s=s, s1=s + 1, ss=steps, loss=1 / (n + 1))
+        for n, (e, s) in enumerate(places)
+    ]
+    assert set(totals(lines)) == {len(lines)}
+
+
+@pytest.mark.parametrize(
+    "form", ["11/19 10:0{n}:01 loss 0.{n}", "[rank 1/4] loss 0.{n}", "Epoch: [{n}][50/200] Loss 0.{n}"]
+)
+def test_what_counts_no_steps_promises_no_end(form: str) -> None:
+    """A date, a number that stands still and the steps of one pass of many tell no end."""
+    assert totals([form.format(n=n) for n in range(9, 0, -1)]) == []
+
+
+def test_a_training_that_begins_again_promises_no_end() -> None:
+    """Once steps begin again, as in the folds of a cross-validation, the end that they count to is not told."""
+    lines = [f"fold {f} step {n}/9 loss {9 / n}" for f in range(4) for n in range(1, 10)]
+    assert totals(lines) == [9]
+
+
+def test_a_bar_is_paired_with_the_loss_before_it() -> None:
+    """Lines between the draws of a bar are as many in all as those until now say, though the bar lags."""
+    lines = []
+    for n in range(1, 21):
+        lines += [f"  5%|▌ | {5 * n - 1}/100 [00:01<00:09, 9.61it/s]", f"{{'loss': {9 / n}}}"]
+        lines += [f"  5%|▌ | {at}/100 [00:01<00:09, 9.61it/s]" for at in (5 * n, 5 * n + 1)]
+    assert set(totals(lines)) == {20}
+
+
+def test_the_best_iteration_is_not_told_twice() -> None:
+    """The line in which LightGBM repeats its best iteration is no iteration."""
+    rounds = [f"[{n}]\ttraining's l2: {9 / n}\tvalid's l2: 1" for n in range(1, 9)]
+    name, losses = found_in([*rounds, "Did not meet early stopping. Best iteration is:", rounds[3]])
+    assert (name, losses) == ("training's l2", [9 / n for n in range(1, 9)])
+
+
+def test_a_number_that_stands_still_is_no_loss() -> None:
+    """What never changes is no curve, whatever it is called."""
+    assert found_in([f"GET /item/{n} cost=0" for n in range(30)]) == (None, [])
+
+
+def test_each_pass_of_a_bar_begins_with_its_first_loss() -> None:
+    """A bar that does not know its rate yet, or is full, has the losses of the others and no more."""
+    lines = []
+    for e in range(1, 4):
+        lines.append(f"Epoch {e}/3:   0%|     | 0/4 [00:00<?, ?batch/s]")
+        for n in range(4):
+            rate = "00:00<?, ?batch/s" if n == 0 else "00:00<00:00, 51.55batch/s"
+            lines.append(f"Epoch {e}/3:   6%|▋    | {n}/4 [{rate}, loss={10 - e - n / 10}]")
+        lines.append(f"Epoch {e}/3: 100%|█████| 4/4 [00:00<00:00, 51.55batch/s, loss={10 - e - 0.3}]")
+    assert found_in(lines)[1] == [10 - e - n / 10 for e in range(1, 4) for n in range(4)]
+
+
+def test_a_table_above_a_bar_has_rows_of_losses_alone() -> None:
+    """What a bar shows beside a row is no cell, and a summary with as many cells is no row."""
+    lines = []
+    for e in range(1, 6):
+        lines += ["      Epoch    GPU_mem   box_loss   cls_loss  Size"]
+        bars = [(n, f"640: {n * 50}%|█| {n}/2 [00:01<00:01,  5it/s]") for n in (1, 2)]
+        lines += [f"       {e}/5         0G      {9 / e + 1 / n}      1.5        {bar}" for n, bar in bars]
+        lines += [f"                   all     30        210      0.3{e}  0.1"]
+    name, losses = found_in(lines)
+    assert (name, losses) == ("box_loss", [9 / e + 1 / n for e in range(1, 6) for n in (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("line", "tells"),
+    [
+        (b"epoch,train_loss,val_loss", True),
+        (b"global_step\tloss\tlr", True),
+        (b'{"step": 1, "loss": 2.5}', True),
+        (b"date,cost,price", False),
+        (b"epoch,accuracy", False),
+        (b"\x00\xff\xfe,loss", False),
+        (b"", False),
+    ],
+)
+def test_the_heading_of_a_table_tells_whether_it_holds_losses(line: bytes, tells: bool) -> None:
+    """A table of any name is one of losses if it counts steps and names a loss; tables of data do not."""
+    assert tells_losses(line) is tells
+
+
+def test_binary_output_names_nothing() -> None:
+    """Bytes that are no text are no names of losses."""
+    lines = [b"\xff\xfe loss \x80", *(b"\xff\xfe %d \x80" % n for n in range(9, 0, -1))]
+    lines += [b"\xffloss=%d" % n for n in range(9, 0, -1)]
+    search = LossSearch()
+    for line in lines:
+        search.read_line(line)
+    search.finish()
+    assert search.chosen is None or search.chosen.key.name == "loss"

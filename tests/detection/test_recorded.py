@@ -26,7 +26,7 @@ OUTPUT: dict[str, tuple[str, int, float, float, int | None]] = {
     "pytorch_tqdm_passes": ("loss", 40, 4.5754, 0.0014, 40),
     "keras": ("loss", 60, 0.7679, 0.597, 60),
     "keras_lines": ("loss", 12, 0.6212, 0.3686, 12),
-    "huggingface": ("loss", 12, 2.429, 2.266, 13),
+    "huggingface": ("loss", 12, 2.429, 2.266, 12),
     "lightning_bar": ("train_loss", 1, 0.234, 0.234, None),
     "lightning_tqdm": ("train_loss", 40, 3.69, 0.234, None),
     "plain_upper": ("Loss", 20, 4.5754, 0.0522, 20),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import slaq
 from slaq.core.events import CurveBegan, EndForeseen, Event, JobEnded, LossSourceChanged, TrainingChanged
 from slaq.detection.point import Point
+from slaq.engines.node.commands.detected import DetectedLosses, Search
 from slaq.engines.node.commands.loss_folder import LossFolder
 from slaq.engines.node.commands.marks import MARK
 from slaq.engines.node.commands.mlflow_metrics import MlflowReader
@@ -342,3 +343,44 @@ def test_a_command_that_works_and_tells_no_loss_is_held_as_other_work(tmp_path: 
     assert "no loss in 60 CPU seconds" in command.news[0].trouble
     assert "--no-trains" in command.news[0].trouble
     assert not other.news
+
+
+def test_a_table_of_any_name_is_found_beside_many_old_ones(tmp_path: Path) -> None:
+    """A table tells by its heading what it holds; what earlier jobs left, however much, hides nothing."""
+    for n in range(40):
+        (tmp_path / f"version_{n}").mkdir()
+        (tmp_path / f"version_{n}" / "metrics.csv").write_text("step,loss\n1,9\n")
+    (tmp_path / "data").mkdir()
+    for n in range(3000):
+        (tmp_path / "data" / f"{n}.png").touch()
+    run_log = tmp_path / "my_run.csv"
+    run_log.write_text("epoch,loss\n0,9.0\n1,8.0\n")
+    folder = LossFolder(tmp_path)
+    try:
+        with run_log.open("a") as file:
+            file.write("0,5.0\n1,4.0\n")
+        (tmp_path / "version_40").mkdir()
+        (tmp_path / "version_40" / "metrics.csv").write_text("step,loss\n1,0.5\n")
+        (tmp_path / "prices.csv").write_text("date,cost\n1,0.5\n")
+        found = {file: [point.value for point in points] for file, points in folder.read(final=True)}
+    finally:
+        folder.close()
+    assert found == {"my_run.csv": [5.0, 4.0], "version_40/metrics.csv": [0.5]}
+
+
+def test_what_is_printed_between_the_choice_and_the_end_is_read(tmp_path: Path) -> None:
+    """Lines that a command adds after the look that chose a series, and before it ends, are losses too."""
+    log = tmp_path / "log"
+    log.touch()
+    source = DetectedLosses(Search(log=log))
+    with log.open("a") as file:
+        file.writelines(f"loss: {n}\n" for n in range(20, 10, -1))
+        file.flush()
+        items = list(source.poll())
+        file.writelines(f"loss: {n}\n" for n in range(10, 0, -1))
+    for _ in range(50):
+        items += source.poll(final=True)
+        if source.at_end:
+            break
+    source.close()
+    assert [item.loss for item in items if isinstance(item, Reading)] == [float(n) for n in range(20, 0, -1)]

@@ -306,11 +306,15 @@ class Roster(Rows):
         return float(np.median(self._starts)) if self._starts else FIRST_START
 
     def losses_left(self, rows: Integers) -> Floats:
-        """Return the losses that these jobs report until their known end; NaN where it is not known."""
+        """Return the losses that these jobs report until their known end; NaN where it is not known.
+
+        An end that a job has gone beyond was that of a part of it, such as one fold of several.
+        """
         numbers = np.maximum(self.iteration[rows] - self.began[rows], 1)
         # Where numbers are left out, there are fewer losses to come than iterations.
         told = np.maximum(self.observed[rows] - 1, 1) / numbers
-        left = np.maximum(self.total[rows] - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
+        total = np.where(self.iteration[rows] > self.total[rows], self.limit[rows], self.total[rows])
+        left = np.maximum(total - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
         return np.asarray(left)
 
     def dump(self) -> bytes:

@@ -37,6 +37,8 @@ class Candidate:
     last: float = math.nan
     lowest: float = math.inf
     strange: bool = False
+    #: Whether all losses so far are the same number.
+    still: bool = True
     #: Losses that nobody has taken yet, and when each was seen.
     kept: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
 
@@ -47,6 +49,7 @@ class Candidate:
                 self.first = loss
             else:
                 self.lowest = min(self.lowest, loss)
+                self.still = self.still and loss == self.first
             self.last = loss
             self.count += 1
             self.strange = self.strange or not math.isfinite(loss)
@@ -59,8 +62,10 @@ class Candidate:
 
     @property
     def risen(self) -> bool:
-        """Whether it has had its chance to fall, and did not."""
-        return self.count >= PATIENCE and not self.falls and self.rank not in (Rank.LOSS, Rank.TRAINING_LOSS)
+        """Whether it had its chance to fall, and did not; the loss of training may rise, but not stand still."""
+        if self.count < PATIENCE or self.falls:
+            return False
+        return self.still or self.rank not in (Rank.LOSS, Rank.TRAINING_LOSS)
 
 
 class SeriesChooser:

@@ -44,7 +44,10 @@ _REFUSED = _words(
 )
 
 
-_STEPS = _words("epoch epochs iteration iterations iter step steps batch round time s")
+#: Words of what counts the steps of a training.
+COUNTS = _words("epoch epochs iteration iterations iter iters step steps round")
+#: Words of what counts how far a training is.
+STEPS = _words("epoch epochs iteration iterations iter step steps batch round time s")
 
 
 class Rank(IntEnum):
@@ -70,7 +73,7 @@ def tokens(name: str) -> tuple[str, ...]:
 
 def is_series(name: str) -> bool:
     """Return whether a name may be that of a curve: no count of steps, and no path of a source file."""
-    return ".py" not in name and len(name) <= 40 and not _STEPS.issuperset(tokens(name)[-1:])
+    return ".py" not in name and len(name) <= 40 and not STEPS.issuperset(tokens(name)[-1:])
 
 
 def same_name(name: str, other: str) -> bool:

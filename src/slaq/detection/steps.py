@@ -40,8 +40,13 @@ class IterationCounter:
     from_zero: bool = False
     bar: bool = False
     #: The step that was told with the first loss, 0 if none was; and the losses before it, of earlier starts.
-    began: int = 0
+    first: int = 0
     before: int = 0
+    #: The first step that a line told, and the losses for each step since then, counted where the step moves.
+    began: int = -1
+    each: float = 0.0
+    #: Whether the steps began again: then what they count is a part of the training.
+    again: bool = False
 
     def take(self, found: Found) -> list[float]:
         """Return the losses that are certain now."""
@@ -49,7 +54,7 @@ class IterationCounter:
         self.count += len(losses)
         self._reckon(found)
         if losses and self.count == len(losses):
-            self.began = self.made
+            self.first = self.made
         return losses
 
     def rest(self) -> list[float]:
@@ -64,42 +69,62 @@ class IterationCounter:
         if 0 <= made <= most < LARGEST_STEP:
             self.made, self.most, self.count = made, most, count
             if count == 1:
-                self.began = made
+                self.first = made
 
     def earlier(self, known: int) -> int | None:
         """Return how many of the known losses came before the first one, as far as steps tell that; else None.
 
-        Where fewer losses are to come in all than are known, the steps are those of a part, such as a pass.
+        Where the steps began again, or fewer losses are to come in all than are known, the steps are those of a
+        part, such as a pass.
         """
-        if self.began == 1 and self.count == 1:
+        if self.again:
+            return None
+        if self.first == 1 and self.count == 1:
             steps_for_a_loss = 1.0
-        elif self.count > 1 and 1 <= self.began < self.made:
-            steps_for_a_loss = (self.made - self.began) / (self.count - 1)
+        elif self.count > 1 and 1 <= self.first < self.made:
+            steps_for_a_loss = (self.made - self.first) / (self.count - 1)
         else:
             return None
         if round(self.most / steps_for_a_loss) < known:
             return None
-        return max(round(self.began / steps_for_a_loss) - 1, 0)
+        return max(round(self.first / steps_for_a_loss) - 1, 0)
 
     def total(self) -> int | None:
         """Return how many losses there will be in all, where that is known anew; else None."""
         exact = self.refreshes or not self.bar
-        if self.count < (TOTAL_AFTER if exact else BAR_AFTER) or not 1 <= self.made <= self.most:
+        if (
+            self.count < (TOTAL_AFTER if exact else BAR_AFTER)
+            or not 1 <= self.made <= self.most
+            or self.again
+        ):
             return None
-        each = (self.count + self.before) / self.made
-        one = self.refreshes or _ABOUT_ONE[0] <= each <= _ABOUT_ONE[1]
-        total = max(self.most if one else round(self.most * each), self.count + self.before)
+        total = self._expected()
+        if total is None:
+            return None
+        total = max(total, self.count + self.before)
         if self.told and abs(total - self.told) <= (TOTAL_ERROR if exact else BAR_ERROR) * self.told:
             return None
         self.told = total
         return total
 
+    def _expected(self) -> int | None:
+        if self.bar or self.began < 0:
+            each = self.each or (self.count + self.before) / self.made
+            one = self.refreshes or _ABOUT_ONE[0] <= each <= _ABOUT_ONE[1]
+            return self.most if one else round(self.most * each)
+        if not self.each:
+            return None
+        # The last step has a loss, or where a step has several, as many as the others; and counts from 0 end early.
+        several, early = max(self.each - 1, 0.0), self.each if self.began == 0 else 0.0
+        return self.before + round(1 + self.each * (self.most - self.began) + several - early)
+
     def state(self) -> list[object]:
         """Return where it stands, as JSON can hold it."""
         last = None if self.last is None else repr(self.last)
         drawn = [self.passed, self.at, self.refreshes, self.waits]
-        reckoned = [self.made, self.most, self.told, self.from_zero, self.bar, self.began, self.before]
-        return [self.count, last, *drawn, *reckoned]
+        reckoned = [self.made, self.most, self.told, self.from_zero, self.bar]
+        places = [self.first, self.before, self.began, self.each, self.again]
+        return [self.count, last, *drawn, *reckoned, *places]
 
     @classmethod
     def of(cls, state: Sequence[object]) -> "IterationCounter":
@@ -116,7 +141,9 @@ class IterationCounter:
         elif moved:
             if self.waits and not self.refreshes and not self._at_end():
                 losses.append(self.last)
-            self.waits = same and not self.refreshes
+            # A bar that is full is drawn once more.
+            full = found.step is not None and found.step == found.steps
+            self.waits = same and not self.refreshes and not full
             if not same:
                 losses.append(value)
         elif same:
@@ -152,9 +179,15 @@ class IterationCounter:
         if not 0 < most < LARGEST_STEP:
             return
         if made < self.made:
-            # It begins again: the total was that of a part.
-            self.most = 0
+            self.again = True
             return
+        if found.near is not None:
+            # The bar was drawn after the loss before this one.
+            self.each = (self.before + self.count - 1) / made if made > self.made else self.each
+        elif self.began < 0:
+            self.began = made
+        elif made > self.made and not self.bar:
+            self.each = (self.count - 1) / (made - self.began)
         self.made, self.most = made, max(most, self.most if self.made else 0)
 
 

@@ -4,7 +4,7 @@ import csv
 import math
 from collections.abc import Mapping
 
-from slaq.detection.names import LONGEST_NAME
+from slaq.detection.names import COUNTS, LONGEST_NAME, rank, tokens
 from slaq.detection.output import LARGEST_STEP
 from slaq.detection.plain_values import json_object, number
 from slaq.detection.point import Point
@@ -31,14 +31,24 @@ class TableReader:
         if self._json:
             return _points(json_object(text))
         if not self._header:
-            self._header = self._read_header(text)
+            self._header, self._delimiter = _header(text)
             return []
         return _points(dict(zip(self._header, _cells(text, self._delimiter), strict=False)))
 
-    def _read_header(self, text: str) -> list[str]:
-        rows = {delimiter: _cells(text, delimiter) for delimiter in _DELIMITERS}
-        self._delimiter = max(rows, key=lambda delimiter: len(rows[delimiter]))
-        return [name.strip()[:LONGEST_NAME] for name in rows[self._delimiter]]
+
+def _header(text: str) -> tuple[list[str], str]:
+    """Return the names in the first line of a table, and what divides them."""
+    rows = {delimiter: _cells(text, delimiter) for delimiter in _DELIMITERS}
+    best = max(rows, key=lambda delimiter: len(rows[delimiter]))
+    return [name.strip()[:LONGEST_NAME] for name in rows[best]], best
+
+
+def tells_losses(line: bytes) -> bool:
+    """Return whether the first line of a table names losses and what counts steps; data hardly do."""
+    text = line.decode(errors="replace").removeprefix("\ufeff")
+    names = list(json_object(text)) if text.lstrip().startswith("{") else _header(text)[0]
+    counts = any(COUNTS.issuperset(tokens(name)[-1:]) for name in names if tokens(name))
+    return counts and any(rank(name) is not None for name in names)
 
 
 def _points(row: Mapping[str, object]) -> list[Point]:

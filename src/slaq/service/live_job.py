@@ -125,8 +125,12 @@ class LiveJob:
 
     @property
     def known_end(self) -> int | None:
-        """How many iterations it makes in all, as it said or its owner asked; None where neither says."""
-        ends = (self.total, self.submission.options["max_iterations"])
+        """How many iterations it makes in all, as it said or its owner asked; None where neither says.
+
+        What it said counts until it goes on beyond that.
+        """
+        said = None if self.total is not None and self.iteration > self.total else self.total
+        ends = (said, self.submission.options["max_iterations"])
         return min((end for end in ends if end is not None), default=None)
 
     def view(self) -> JobView:

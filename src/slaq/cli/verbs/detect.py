@@ -181,7 +181,8 @@ def _run(words: Sequence[str], looked: _Looked, seconds: float | None) -> None:
     try:
         for piece in _pieces(process, deadline):
             if piece:
-                say(piece.decode(errors="replace"), err=True, nl=False)
+                # As if the script had been started without us: bars are drawn in place.
+                click.echo(piece, err=True, nl=False)
                 looked.take(piece)
             for file, points in folder.read(final=False):
                 looked.search.read_points(file, points)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from slaq.core.errors import LossSourceError
 from slaq.detection.point import Point
-from slaq.detection.tables import TableReader
+from slaq.detection.tables import TableReader, tells_losses
 from slaq.detection.tfevents import EventReader
 from slaq.detection.trainer_state import LARGEST_FILE, read_trainer_state
 from slaq.engines.node.commands.mlflow_metrics import MlflowReader
@@ -33,6 +33,9 @@ TABLES = frozenset(
         *("metrics.jsonl", "metrics.json", "progress.jsonl", "history.jsonl", "log.jsonl", "result.json"),
     )
 )
+#: How the names of other tables end, whose first line tells what they hold; and the bytes of it that are looked at.
+TABLE_ENDS = (".csv", ".tsv", ".jsonl", ".ndjson")
+_LONGEST_HEADING = 8192
 DATABASES = frozenset(("mlflow.db", "mlruns.db"))
 STATE = "trainer_state.json"
 #: Bytes of a line of a table, and of events read at once.
@@ -202,13 +205,19 @@ def holds_losses(name: str) -> bool:
     return name in TABLES or name in DATABASES or name == STATE or ".tfevents." in name
 
 
+def heading_tells_losses(path: Path) -> bool | None:
+    """Return whether the first line of a table says that it holds losses; None where it is not written yet."""
+    line, broken, _ = _content(path, _LONGEST_HEADING).partition(b"\n")
+    return tells_losses(line) if broken else None
+
+
 def source_for(path: Path, *, since: float, skip: bool = False) -> PointFile | None:
     """Return what reads a file; None where its name does not say that it holds losses, or it cannot be read.
 
     With `skip` a table is read from its present end on.
     """
     name = path.name
-    if name in TABLES:
+    if name in TABLES or (name.endswith(TABLE_ENDS) and heading_tells_losses(path)):
         try:
             return _Table(path, skip=skip)
         except (OSError, LossSourceError):

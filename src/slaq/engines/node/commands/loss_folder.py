@@ -6,17 +6,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from slaq.detection.point import Point
-from slaq.engines.node.commands.folder_files import PointFile, holds_losses, source_for
+from slaq.engines.node.commands.folder_files import (
+    TABLE_ENDS,
+    PointFile,
+    heading_tells_losses,
+    holds_losses,
+    source_for,
+)
 from slaq.engines.node.commands.marks import mark_of
 from slaq.engines.processes import stat_fields
 
 #: Seconds between two looks for files: at first, and at most; each look that finds nothing doubles them.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 30.0
-#: How deep files are looked for, how many names at a time, and how many files are read.
-DEEPEST, MOST_NAMES, MOST_FILES = 5, 4000, 32
+#: How deep files are looked for, how many names at a time and in one folder within it, and how many files are read.
+DEEPEST, MOST_NAMES, MOST_IN_FOLDER, MOST_FILES = 5, 8000, 2000, 32
+#: Tables of other names whose first lines are looked at, at a time and in all.
+MOST_HEADINGS, MOST_TABLES = 64, 2000
 #: Folders that hold no losses, and may hold very many files.
 _PASSED_OVER = frozenset({"node_modules", "site-packages", "venv", "__pycache__", "artifacts"})
 #: Seconds that the clock of a file system may be behind.
@@ -60,12 +69,16 @@ class LossFolder:
         self.at_end = True
         #: Whether files were passed over because nobody can say whose they are.
         self.ambiguous = False
+        #: By path: whether the first line of a table of another name tells losses.
+        self._headings: dict[str, bool] = {}
+        self._looks = 0
         _watches.folders.append(self._folder)
-        for file, path in self._names() if since is None else ():
-            # What stands in a table that an earlier job left is skipped.
+        #: Tables that an earlier job left, the newest of them: what stands in them is skipped.
+        self._old: dict[str, PointFile] = {}
+        for file, path in self._newest() if since is None else ():
             source = source_for(path, since=self._since, skip=True)
-            if source is not None and len(self._sources) < MOST_FILES and source.appended:
-                self._sources[file] = source
+            if source is not None and source.appended:
+                self._old[file] = source
 
     @property
     def taken(self) -> int:
@@ -105,9 +118,10 @@ class LossFolder:
 
     def close(self) -> None:
         """Close the files."""
-        for source in self._sources.values():
+        for source in (*self._sources.values(), *self._old.values()):
             source.close()
         self._sources.clear()
+        self._old.clear()
         with suppress(ValueError):
             _watches.folders.remove(self._folder)
 
@@ -127,11 +141,23 @@ class LossFolder:
         for file, path in self._names():
             if file in self._sources or len(self._sources) >= MOST_FILES or not self._counts(path):
                 continue
-            source = source_for(path, since=self._since)
+            source = self._old.pop(file, None) or source_for(path, since=self._since)
             if source is not None:
                 self._sources[file] = source
         self._pause = FIRST_LOOK if len(self._sources) > before else min(2 * self._pause, LONGEST_LOOK)
         self._due = time.monotonic() + self._pause
+
+    def _newest(self) -> list[tuple[str, Path]]:
+        """Return the tables that were written last."""
+
+        def written(found: tuple[str, Path]) -> float:
+            try:
+                return found[1].lstat().st_mtime
+            except OSError:
+                return 0.0
+
+        tables = [one for one in self._names() if one[0].endswith((*TABLE_ENDS, ".json", ".log"))]
+        return sorted(tables, key=written, reverse=True)[:MOST_FILES]
 
     def _counts(self, path: Path) -> bool:
         """Return whether a file is of this command."""
@@ -149,14 +175,27 @@ class LossFolder:
         self.ambiguous = True
         return False
 
+    def _heading(self, entry: "os.DirEntry[str]") -> bool:
+        """Return whether the first line of a table tells losses; a table is looked into once."""
+        if (known := self._headings.get(entry.path)) is not None:
+            return known
+        if self._looks == 0 or len(self._headings) >= MOST_TABLES:
+            return False
+        self._looks -= 1
+        tells = heading_tells_losses(Path(entry.path))
+        if tells is not None:
+            self._headings[entry.path] = tells
+        return bool(tells)
+
     def _names(self) -> Iterator[tuple[str, Path]]:
         """Yield the files that may hold losses: their paths in the folder, and from the root."""
         left, folders = MOST_NAMES, [(self._folder, 0)]
+        self._looks = MOST_HEADINGS
         while folders:
             folder, depth = folders.pop(0)
             try:
                 with os.scandir(folder) as entries:
-                    for entry in entries:
+                    for entry in islice(entries, MOST_IN_FOLDER if depth else MOST_NAMES // 2):
                         left -= 1
                         if left < 0:
                             return
@@ -164,7 +203,7 @@ class LossFolder:
                         if entry.is_dir(follow_symlinks=False):
                             if depth < DEEPEST and name[0] != "." and name not in _PASSED_OVER:
                                 folders.append((Path(entry.path), depth + 1))
-                        elif holds_losses(name):
+                        elif holds_losses(name) or (name.endswith(TABLE_ENDS) and self._heading(entry)):
                             path = Path(entry.path)
                             yield str(path.relative_to(self._folder)), path
             except (OSError, ValueError):

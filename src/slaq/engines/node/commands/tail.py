@@ -28,7 +28,7 @@ class Tail:
         self.longest = longest
         #: How often the file was cut short or replaced; reading then begins at its start again.
         self.restarts = 0
-        #: Whether the last call of `read` came to the end of what there is to read.
+        #: Whether the last call of `read`, or `finish`, found no more to read.
         self.at_end = True
         #: The byte after the last whole line.
         self.place = 0
@@ -103,6 +103,8 @@ class Tail:
             self._begin_again()
         with suppress(OSError):
             self._limit = os.stat(self.path).st_size
+            # What was added since the last read is still to be read, also where its lines wait elsewhere.
+            self.at_end = self._offset == self._limit
 
     def close(self) -> None:
         """Close the file."""
