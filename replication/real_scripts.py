@@ -3,7 +3,8 @@
 The scripts of examples/scripts train with ten frameworks and kinds of loops, and none of them mentions slaq. They
 are submitted in one go, in a seeded order that is the same in every way: a queue in the shell of as many at a time
 as there are cores, with one thread each; all at once, with one thread each; slaq with fair sharing; slaq as it
-comes, without any option. All ways of one order follow each other.
+comes, without any option. All ways of one order follow each other. Then each script runs alone, in the shell with
+nothing said of threads and under slaq, in turns: what slaq costs where there is nothing to share.
 
     python -m replication --only real_scripts --python PATH-OF-AN-INTERPRETER-WITH-THE-FRAMEWORKS [--quick]
 """
@@ -35,10 +36,12 @@ from slaq.engines.processes import cores_here
 
 FOLDER = Path(__file__).parents[1] / "examples" / "scripts"
 HEADING = "Ordinary scripts"
-QUEUE, AT_ONCE, FAIR, SLAQ = "queue", "all at once", "slaq, fair", "slaq"
+QUEUE, AT_ONCE, FAIR, SLAQ, BARE = "queue", "all at once", "slaq, fair", "slaq", "bare"
 WAYS = (QUEUE, AT_ONCE, FAIR, SLAQ)
 #: The orders of submission, and those of a quick run.
 ORDERS, QUICK_ORDERS = 3, 1
+#: How often each script runs alone in each way; in a quick run the first script does, once.
+ALONE = 3
 #: The share of a script's reduction whose time is measured.
 SHARE = 0.9
 
@@ -85,7 +88,7 @@ def run(settings: Settings) -> Results:
             with tempfile.TemporaryDirectory(prefix="slaq-scripts-") as folder:
                 bench = Bench(python=settings.python, folder=Path(folder), cores=cores_here())
                 found[way] = _run(bench, way, order)
-            settings.progress((index + (place + 1) / len(ways)) / len(seeds))
+            settings.progress(0.7 * (index + (place + 1) / len(ways)) / len(seeds))
         orders.append({"seed": seed, "order": [one.name for one in order], "busy": busy, "ways": found})
     measure_times(orders)
     return {
@@ -93,7 +96,37 @@ def run(settings: Settings) -> Results:
         "scripts": [one.name for one in known],
         "missing": missing,
         "orders": orders,
+        "alone": _alone(settings, known),
     }
+
+
+def _alone(settings: Settings, known: Sequence[Script]) -> dict[str, dict[str, list[dict[str, float]]]]:
+    """Return the seconds that each script takes alone, and those between its first loss and its last, in turns."""
+    chosen, times = (known[:1], 1) if settings.quick else (known, ALONE)
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for index, script in enumerate(chosen):
+        found[script.name] = {BARE: [], SLAQ: []}
+        for turn in range(times):
+            for way in (BARE, SLAQ) if turn % 2 == 0 else (SLAQ, BARE):
+                with tempfile.TemporaryDirectory(prefix="slaq-scripts-") as folder:
+                    bench = Bench(python=settings.python, folder=Path(folder), cores=cores_here())
+                    done = (
+                        bench.in_shell([script], at_once=1, threads=None)
+                        if way == BARE
+                        else bench.under_slaq([script], policy="total-quality")
+                    )
+                losses, ended = done.runs[script.name].losses, done.runs[script.name].ended
+                training = losses[-1][0] - losses[0][0] if losses else math.nan
+                found[script.name][way].append(
+                    {"whole": math.inf if ended is None else ended, "training": training}
+                )
+        settings.progress(0.7 + 0.3 * (index + 1) / len(chosen))
+    return found
+
+
+def speed_alone(runs: Mapping[str, Sequence[Mapping[str, float]]], name: str) -> float:
+    """Return the speed of a script under slaq relative to the bare script, by the fastest run of each."""
+    return min(run[name] for run in runs[BARE]) / min(run[name] for run in runs[SLAQ])
 
 
 def runnable(wanted: Sequence[Script], python: Path) -> tuple[list[Script], list[str]]:
@@ -180,19 +213,32 @@ def sections(results: Results) -> list[Section]:
         "CPU / queue",
     )
     busy = [share for order in orders for share in order["busy"].values()]
-    missing = results["missing"]
+    missing, alone = results["missing"], results["alone"]
+    by_itself = [
+        (name, *(f"{speed_alone(runs, part):.2f}" for part in ("training", "whole")))
+        for name, runs in alone.items()
+    ]
     return [
         Section(
             heading=HEADING,
             title="unmodified scripts of ten kinds, submitted at once, against a queue in the shell",
             ours="\n\n".join(
-                (table(header, rows), "Seconds to 90% of each script's reduction:", table(("", *ways), each))
+                (
+                    table(header, rows),
+                    "Seconds to 90% of each script's reduction:",
+                    table(("", *ways), each),
+                    "Speed of one script alone under slaq, relative to the bare script with all threads that it "
+                    "takes by itself (above 1: faster under slaq):",
+                    table(("", "from its first loss to its last", "from its start to its end"), by_itself),
+                )
             ),
             made=f"The {len(results['scripts'])} scripts of examples/scripts on {results['cores']} cores, in "
             f"{len(orders)} orders of submission. The queue is `xargs -P {results['cores']}`, with one thread for "
             "each script; all at once is the same with as many at a time as there are scripts; slaq is "
             "`slaq serve`, given the scripts without any option. All ways are measured by what the scripts print; "
-            "a script that prints no loss counts its end. CPU time is that of the scripts and of what runs them.",
+            "a script that prints no loss counts its end. CPU time is that of the scripts and of what runs them. "
+            "Speeds alone are by the fastest of the runs of each way, because whatever else the machine does slows "
+            "threads that wait for each other several times.",
             falls_short=sentences(
                 f"Left out because a framework is missing: {listed(missing)}." if missing else "", noise(busy)
             ),
@@ -222,12 +268,14 @@ def _change(orders: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
 def key_figures(results: Results) -> list[KeyFigure]:
     """Return what must not get worse."""
     names = {"to_90": "time to 90%", "makespan": "makespan", "cpu": "CPU time"}
-    return [
+    crowded = [
         KeyFigure(
             name=f"{text} of ordinary scripts against a queue", value=ratios(results["orders"], SLAQ, name)
         )
         for name, text in names.items()
     ]
+    speeds = [1.0 / speed_alone(runs, "whole") for runs in results["alone"].values()]
+    return [*crowded, KeyFigure(name="time of ordinary scripts alone, against bare", value=estimate(speeds))]
 
 
 EXPERIMENT = Experiment(

@@ -86,10 +86,14 @@ class Bench:
     folder: Path
     cores: int
 
-    def in_shell(self, scripts: Sequence[Script], *, at_once: int) -> Way:
-        """Run the scripts as `xargs` does: in this order, so many at a time, with one thread each."""
+    def in_shell(self, scripts: Sequence[Script], *, at_once: int, threads: int | None = 1) -> Way:
+        """Run the scripts as `xargs` does: in this order, so many at a time.
+
+        Each is told to use so many threads; None tells it nothing.
+        """
         with self._watched(scripts) as (runs, began, cpu):
-            environment = self._environment() | dict.fromkeys(THREADS, "1")
+            limits = {} if threads is None else dict.fromkeys(THREADS, str(threads))
+            environment = self._environment() | limits
             words = [str(self.folder / script.name) + "\n" + str(script.path) for script in scripts]
             # The exit status of a script is kept beside its log; that file also says that the script has ended.
             step = f'cd "$0" && {shlex.quote(str(self.python))} "$1" > log 2>&1; echo $? > status'

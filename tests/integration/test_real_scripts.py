@@ -105,4 +105,4 @@ def test_a_queue_and_slaq_train_the_same_scripts() -> None:
     (section,) = EXPERIMENT.sections(results)
     assert re.search(r"\| slaq \|", section.ours)
     assert SLAQ in WAYS
-    assert len(EXPERIMENT.key_figures(results)) == 3
+    assert len(EXPERIMENT.key_figures(results)) == 4
