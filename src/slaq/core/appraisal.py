@@ -13,10 +13,11 @@ from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
+from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, gains, unit_grid
+from slaq.core.quality import LASTING
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
-from slaq.core.trajectories import START_POWER, reductions
+from slaq.core.trajectories import START_POWER, reductions, strides_to_shares
 
 #: The share of the lower half of the 80% interval that is added to a job's forecast fall. Without it, a job
 #: that is wrongly forecast as flat would get no cores to show that its loss still falls.
@@ -27,6 +28,10 @@ LATE = 0.5
 CONVERGED = 0.95
 #: More units than any job can be given.
 UNLIMITED = 2**40
+#: A job is expected to gain at most this many times the range of its losses so far.
+MOST = 4.0
+#: A job that is to end counts as much as one whose normalised loss is higher by this much, until it has ended.
+FINISH = 0.004
 _AROUND = np.array([-1, 0, 1])
 #: The approximate number of units in all: few enough for fast decisions, enough for fine shares of a small
 #: machine.
@@ -66,6 +71,11 @@ class Appraisal:
     cpu: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
     iterations: Floats
+    #: Losses until the job's end; NaN where that is not known.
+    to_end: Floats
+    #: The jobs whose gains hold the worth of their end, as indices, and their gains without it: (jobs, points).
+    ending: Integers
+    falls_alone: Floats
 
     def grant(self, allocation: Allocation, size_credit: Floats) -> Grant:
         """Return the allocation in cores; `size_credit` holds the units owed to jobs because of their sizes."""
@@ -92,6 +102,8 @@ class Appraiser:
     units_per_core: int = 1
     optimism: float = OPTIMISM
     by_largest_fall: bool = False
+    #: What the end of a job is worth, where it is known, in normalised loss.
+    finish: float = FINISH
 
     def appraise(self, roster: Roster, cores: float, now: float) -> Appraisal:
         """Return the candidates with their gains for the epoch that begins now on `cores` cores."""
@@ -106,7 +118,15 @@ class Appraiser:
         level, fall = forecasts.level, forecasts.fall
         fall_now = self._believed(roster, rows, forecasts)
         delay = self._delay(roster, rows, cpu) / roster.stride[rows]
-        gain = concave(delayed_gains(fall_now, iterations, delay), grid)
+        gain = delayed_gains(fall_now, iterations, delay)
+        to_end = self._to_end(roster, rows, forecasts, cpu)
+        ending = (to_end < KNOTS[-1]).nonzero()[0]
+        falls_alone = gain[ending]
+        if len(ending):
+            gain[ending] = finishing_gains(
+                fall_now[ending], iterations[ending], falls_alone, to_end[ending], self.finish
+            )
+        gain = concave(gain, grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
         asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
@@ -150,6 +170,9 @@ class Appraiser:
             reduction=reductions(roster, rows, forecasts),
             cpu=cpu,
             iterations=iterations,
+            to_end=to_end * roster.stride[rows],
+            ending=ending,
+            falls_alone=falls_alone,
         )
 
     def _most_units(self, roster: Roster, rows: Integers) -> Integers:
@@ -215,6 +238,25 @@ class Appraiser:
             delay[starting] = left / cpu[starting]
         return delay
 
+    def _to_end(self, roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats) -> Floats:
+        """Return the strides until each job ends, above 0; NaN where its end is not known.
+
+        A job that has done all its iterations, or whose iteration takes long, is expected to need as much again as
+        it has had since its last loss, and an iteration at least. One that goes on after them has no known end.
+        """
+        past = roster.iteration[rows] > roster.total[rows]
+        left = np.where(past, np.nan, roster.losses_left(rows))
+        stops = roster.stops[rows].nonzero()[0]
+        if len(stops):
+            aimed = rows[stops]
+            shares = roster.stop_at[aimed, None]
+            foreseen = (
+                strides_to_shares(roster, aimed, forecasts.take(stops), shares)[:, 0] * roster.stride[aimed]
+            )
+            left[stops] = np.fmin(left[stops], np.where(foreseen < np.inf, foreseen, np.nan))
+        left = np.maximum(left, np.maximum(roster.held[rows] / cpu, 1.0)) / roster.stride[rows]
+        return np.where(roster.observed[rows] < 2, np.nan, left)
+
     def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""
         hoped = forecasts.fall + self.optimism * np.maximum(forecasts.below - forecasts.below[:, :1], 0.0)
@@ -224,15 +266,19 @@ class Appraiser:
         hoped = np.minimum(hoped, wanted[:, None])
         extent = self.extent(roster, rows)[:, None]
         # A job whose losses are all equal is assumed to gain nothing.
-        normalised = np.divide(hoped[:, 1:], extent, out=np.zeros_like(hoped[:, 1:]), where=extent > 0)
+        hoped = np.minimum(hoped[:, 1:], MOST * extent)
+        normalised = np.divide(hoped, extent, out=np.zeros_like(hoped), where=extent > 0)
         start = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
-        return np.where(roster.observed[rows, None] < 2, start, normalised)
+        # A job that has risen from the start has no range until the rise has lasted.
+        told = roster.observed[rows, None]
+        fresh = (told < 2) | ((extent <= 0) & (told <= LASTING))
+        return np.where(fresh, start, normalised)
 
     def extent(self, roster: Roster, rows: Integers) -> Floats:
         """Return the loss range that each job's fall is divided by."""
         if self.by_largest_fall:
             return np.asarray(roster.largest_fall[rows])
-        return np.asarray(roster.worst[rows] - roster.best[rows])
+        return roster.extents(rows)
 
     def forecasts(self, roster: Roster, rows: Integers) -> ForecastTable:
         """Return the forecasts at horizon 0 and at each of HORIZONS; zero for jobs without a loss."""
@@ -254,6 +300,9 @@ def explain(
     # The gain with one unit less, with the granted units, and with one unit more.
     around = np.maximum(units[:, None] + _AROUND, 0)
     less, gained, more = at_units(candidates.grid, candidates.gain, around).T
+    finish, ending = np.zeros_like(gained), appraisal.ending
+    without = at_units(candidates.grid, appraisal.falls_alone, units[ending, None])[:, 0]
+    finish[ending] = np.maximum(gained[ending] - without, 0.0)
 
     # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
@@ -290,6 +339,8 @@ def explain(
         owner=candidates.owner,
         owners=candidates.owners,
         owner_share=allocation.owner_share * unit,
+        to_end=appraisal.to_end,
+        finish=finish,
     )
 
 
