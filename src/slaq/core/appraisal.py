@@ -31,7 +31,7 @@ UNLIMITED = 2**40
 #: A job is expected to gain at most this many times the range of its losses so far.
 MOST = 4.0
 #: A job that is to end counts as much as one whose normalised loss is higher by this much, until it has ended.
-FINISH = 0.004
+FINISH = 0.006
 _AROUND = np.array([-1, 0, 1])
 #: The approximate number of units in all: few enough for fast decisions, enough for fine shares of a small
 #: machine.
@@ -45,6 +45,17 @@ _MOMENT = 1e-6
 def usual_units_per_core(cores: float) -> int:
     """Return the units per core: several on a small machine, one on a large one."""
     return max(1, round(UNITS / cores))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What is known of the ends of the jobs."""
+
+    #: Losses until the end of each job; NaN where it is not known.
+    left: Floats
+    #: The jobs whose gains hold the worth of their end, as indices, and their gains without it: (jobs, points).
+    near: Integers
+    without: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +82,7 @@ class Appraisal:
     cpu: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
     iterations: Floats
-    #: Losses until the job's end; NaN where that is not known.
-    to_end: Floats
-    #: The jobs whose gains hold the worth of their end, as indices, and their gains without it: (jobs, points).
-    ending: Integers
-    falls_alone: Floats
+    ends: Ends
 
     def grant(self, allocation: Allocation, size_credit: Floats) -> Grant:
         """Return the allocation in cores; `size_credit` holds the units owed to jobs because of their sizes."""
@@ -116,16 +123,7 @@ class Appraiser:
         iterations /= roster.stride[rows, None]
         forecasts = self.forecasts(roster, rows)
         level, fall = forecasts.level, forecasts.fall
-        fall_now = self._believed(roster, rows, forecasts)
-        delay = self._delay(roster, rows, cpu) / roster.stride[rows]
-        gain = delayed_gains(fall_now, iterations, delay)
-        to_end = self._to_end(roster, rows, forecasts, cpu)
-        ending = (to_end < KNOTS[-1]).nonzero()[0]
-        falls_alone = gain[ending]
-        if len(ending):
-            gain[ending] = finishing_gains(
-                fall_now[ending], iterations[ending], falls_alone, to_end[ending], self.finish
-            )
+        gain, ends = self._gains(roster, rows, forecasts, iterations, cpu)
         gain = concave(gain, grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
@@ -170,9 +168,7 @@ class Appraiser:
             reduction=reductions(roster, rows, forecasts),
             cpu=cpu,
             iterations=iterations,
-            to_end=to_end * roster.stride[rows],
-            ending=ending,
-            falls_alone=falls_alone,
+            ends=ends,
         )
 
     def _most_units(self, roster: Roster, rows: Integers) -> Integers:
@@ -238,8 +234,22 @@ class Appraiser:
             delay[starting] = left / cpu[starting]
         return delay
 
+    def _gains(
+        self, roster: Roster, rows: Integers, forecasts: ForecastTable, iterations: Floats, cpu: Floats
+    ) -> tuple[Floats, Ends]:
+        """Return the gains after these strides of iterations, and the ends that they reckon with."""
+        falls, stride = self._believed(roster, rows, forecasts), roster.stride[rows]
+        gain = delayed_gains(falls, iterations, self._delay(roster, rows, cpu) / stride)
+        left = self._to_end(roster, rows, forecasts, cpu)
+        near = (left < KNOTS[-1] * stride).nonzero()[0]
+        without = gain[near]
+        if len(near):
+            strides = left[near] / stride[near]
+            gain[near] = finishing_gains(falls[near], iterations[near], without, strides, self.finish)
+        return gain, Ends(left=left, near=near, without=without)
+
     def _to_end(self, roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats) -> Floats:
-        """Return the strides until each job ends, above 0; NaN where its end is not known.
+        """Return the losses until each job ends, above 0; NaN where its end is not known.
 
         A job that has done all its iterations, or whose iteration takes long, is expected to need as much again as
         it has had since its last loss, and an iteration at least. One that goes on after them has no known end.
@@ -254,7 +264,7 @@ class Appraiser:
                 strides_to_shares(roster, aimed, forecasts.take(stops), shares)[:, 0] * roster.stride[aimed]
             )
             left[stops] = np.fmin(left[stops], np.where(foreseen < np.inf, foreseen, np.nan))
-        left = np.maximum(left, np.maximum(roster.held[rows] / cpu, 1.0)) / roster.stride[rows]
+        left = np.maximum(left, np.maximum(roster.held[rows] / cpu, 1.0))
         return np.where(roster.observed[rows] < 2, np.nan, left)
 
     def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
@@ -300,9 +310,9 @@ def explain(
     # The gain with one unit less, with the granted units, and with one unit more.
     around = np.maximum(units[:, None] + _AROUND, 0)
     less, gained, more = at_units(candidates.grid, candidates.gain, around).T
-    finish, ending = np.zeros_like(gained), appraisal.ending
-    without = at_units(candidates.grid, appraisal.falls_alone, units[ending, None])[:, 0]
-    finish[ending] = np.maximum(gained[ending] - without, 0.0)
+    finish, near = np.zeros_like(gained), appraisal.ends.near
+    without = at_units(candidates.grid, appraisal.ends.without, units[near, None])[:, 0]
+    finish[near] = np.maximum(gained[near] - without, 0.0)
 
     # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
@@ -339,7 +349,7 @@ def explain(
         owner=candidates.owner,
         owners=candidates.owners,
         owner_share=allocation.owner_share * unit,
-        to_end=appraisal.to_end,
+        to_end=appraisal.ends.left,
         finish=finish,
     )
 
