@@ -156,6 +156,7 @@ class Appraiser:
             * self.units_per_core,
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
+            work=ends.left * cpu,
         )
         return Appraisal(
             rows=rows,

@@ -239,7 +239,8 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
     if e.capacity == 0:
         yield "there are no cores to hand out"
     elif e.most is not None and e.cores >= e.most:
-        yield f"the job holds its maximum of {_cores(e.most)}"
+        last = " because it would end after all other jobs even so" if _ends_last(e, policy) else ""
+        yield f"the job holds its maximum of {_cores(e.most)}{last}"
     elif e.cores >= e.capacity:
         yield "the job holds all cores"
     elif not decision.competes[row]:
@@ -254,6 +255,12 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
     if e.cores == 0 and e.capacity:
         least = "1 core" if e.step == 1 else f"{e.step:.3g} of a core"
         yield f"the job's guarantee is below {least}, so it runs in turn with others"
+
+
+def _ends_last(e: Explanation, policy: PolicyRule | None) -> bool:
+    """Tell whether the job holds its maximum because it would end last."""
+    by_gain = policy is not None and policy.by_gain and e.losses_left is not None
+    return by_gain and e.most is not None and e.guarantee >= e.most > e.fair_share
 
 
 def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
