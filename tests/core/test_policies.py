@@ -157,7 +157,7 @@ class TestTotalQuality:
         assert after >= before if useful else after >= before - 1
 
     def test_who_would_end_last_does_not_wait(self) -> None:
-        """A job that takes longer than all work together, with all it can use, holds that; a shorter one gains it."""
+        """A job that takes longer than all work together, with all it can use, holds that; a shorter one waits."""
         jobs = equal_jobs(np.array([[0.0, 0.1, 0.1], [0.0, 4.0, 8.0], [0.0, 4.0, 8.0]]), grid=[0, 4, 8])
         jobs = replace(jobs, max_units=np.array([2, 8, 8]))
         policy = TotalQuality(floor=0.0)
