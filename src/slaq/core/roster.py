@@ -189,8 +189,9 @@ class Roster(Rows):
             if isinstance(event, LossObserved):
                 reported.append(event)
                 continue
-            self._take_in(reported)
-            reported = []
+            if not isinstance(event, EndForeseen):
+                self._take_in(reported)
+                reported = []
             self._apply(event)
         self._take_in(reported)
         for job_id in used.keys() & self.ids.keys():
