@@ -272,18 +272,19 @@ class Appraiser:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""
         hoped = forecasts.fall + self.optimism * np.maximum(forecasts.below - forecasts.below[:, :1], 0.0)
         target = roster.target[rows]
-        reached = np.minimum(forecasts.level, roster.best[rows])
-        wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
-        hoped = np.minimum(hoped, wanted[:, None])
-        extent = self.extent(roster, rows)[:, None]
+        aimed = (~np.isnan(target)).nonzero()[0]
+        if len(aimed):
+            reached = np.minimum(forecasts.level, roster.best[rows])[aimed]
+            hoped[aimed] = np.minimum(hoped[aimed], np.maximum(reached - target[aimed], 0.0)[:, None])
+        extent = self.extent(roster, rows)
         # A job whose losses are all equal is assumed to gain nothing.
-        hoped = np.minimum(hoped[:, 1:], MOST * extent)
-        normalised = np.divide(hoped, extent, out=np.zeros_like(hoped), where=extent > 0)
-        start = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
+        normalised = np.minimum(hoped[:, 1:], MOST * extent[:, None])
+        normalised /= np.where(extent > 0, extent, 1.0)[:, None]
         # A job that has risen from the start has no range until the rise has lasted.
-        told = roster.observed[rows, None]
-        fresh = (told < 2) | ((extent <= 0) & (told <= LASTING))
-        return np.where(fresh, start, normalised)
+        told = roster.observed[rows]
+        fresh = ((told < 2) | ((extent <= 0) & (told <= LASTING))).nonzero()[0]
+        normalised[fresh] = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
+        return normalised
 
     def extent(self, roster: Roster, rows: Integers) -> Floats:
         """Return the loss range that each job's fall is divided by."""
