@@ -14,6 +14,7 @@ BENCHMARKS = {
     "service_age": False,
     "prospect_calibration": False,
     "simulated_quality": False,
+    "crowds": False,
     "spark_engine": False,
     "forecast_accuracy": True,
 }
@@ -38,6 +39,7 @@ def main() -> None:
         if options.data is not None and name in (
             "prospect_calibration",
             "simulated_quality",
+            "crowds",
             "forecast_accuracy",
         ):
             command += ["--data", str(options.data)]

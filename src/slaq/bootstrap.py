@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from slaq.core.admission import Admission, MemoryRoom, MostJobs
 from slaq.core.allocation import Policy
-from slaq.core.appraisal import OPTIMISM, Appraiser, usual_units_per_core
+from slaq.core.appraisal import FINISH, OPTIMISM, Appraiser, usual_units_per_core
 from slaq.core.decision import Decision
 from slaq.core.errors import UnknownNameError
 from slaq.core.events import Event
@@ -149,8 +149,8 @@ Referee = Callable[[Decision, History], Iterable[str]]
 class Simulation:
     """A workload under a policy on a virtual clock, and everything about it that can be chosen.
 
-    A policy or forecaster is a name, or an object of one's own. `optimism` and `by_largest_fall` are those of
-    the `Appraiser`, `cost_noise` and `rng` those of the `SimulatedEngine`.
+    A policy or forecaster is a name, or an object of one's own. `optimism`, `by_largest_fall` and `finish` are
+    those of the `Appraiser`, `cost_noise`, `rng` and `tells_ends` those of the `SimulatedEngine`.
     """
 
     workload: Workload
@@ -161,8 +161,10 @@ class Simulation:
     #: None for the policy's own: nothing for the clairvoyant.
     optimism: float | None = None
     by_largest_fall: bool = False
+    finish: float = FINISH
     cost_noise: float = 0.0
     rng: np.random.Generator | None = None
+    tells_ends: bool = True
     #: Optional callback that stops jobs early.
     referee: Referee | None = None
 
@@ -171,7 +173,12 @@ class Simulation:
         clock = VirtualClock()
         store = MemoryStore(self.workload.specs)
         engine = SimulatedEngine(
-            self.workload, clock, self.capacity, cost_noise=self.cost_noise, rng=self.rng
+            self.workload,
+            clock,
+            self.capacity,
+            cost_noise=self.cost_noise,
+            rng=self.rng,
+            tells_ends=self.tells_ends,
         )
         forecaster = self.forecaster
         scheduler = Scheduler(
@@ -196,12 +203,16 @@ class Simulation:
     def _appraiser(self) -> Appraiser:
         if self.policy == CLAIRVOYANT:
             return ClairvoyantAppraiser(
-                epoch_seconds=self.epoch_seconds, workload=self.workload, optimism=self.optimism or 0.0
+                epoch_seconds=self.epoch_seconds,
+                workload=self.workload,
+                optimism=self.optimism or 0.0,
+                finish=self.finish,
             )
         return Appraiser(
             epoch_seconds=self.epoch_seconds,
             optimism=OPTIMISM if self.optimism is None else self.optimism,
             by_largest_fall=self.by_largest_fall,
+            finish=self.finish,
         )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slaq.core.demand import Demand
 from slaq.core.errors import CapacityError, DuplicateJobError, UnknownJobError
-from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CapacityChanged, EndForeseen, Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState
 from slaq.simulation.clock import VirtualClock
 from slaq.simulation.engine import Capacity, SimulatedEngine
@@ -69,8 +69,9 @@ class Run:
 def test_the_loss_before_the_first_iteration_is_reported_at_the_start() -> None:
     """The loss before the first iteration needs no cores and costs nothing."""
     run = Run(job())
-    (event,) = run.until(0.0)
+    event, end = run.until(0.0)
     assert isinstance(event, LossObserved)
+    assert isinstance(end, EndForeseen)
     assert (event.at, event.observation.iteration, event.observation.loss) == (0.0, 0, 1.0)
     assert (event.observation.cpu_seconds, event.observation.wall_seconds) == (0.0, 0.0)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slaq.core.allocation import Policy
-from slaq.core.appraisal import Appraisal, Appraiser, explain
+from slaq.core.appraisal import FINISH, Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.demand import Demand
 from slaq.core.errors import UnknownJobError
@@ -36,6 +36,7 @@ def busy(seed: int, jobs: int) -> Roster:
             demand=Demand(most=float(rng.integers(1, 30)) if rng.random() < 0.7 else None),
             owner=str(rng.choice(["ann", "bob"])),
             deadline=float(rng.uniform(0, 100)) if rng.random() < 0.5 else None,
+            max_iterations=int(rng.integers(1, 200)) if rng.random() < 0.5 else None,
         )
         roster.admit(spec, 0.0)
         row = np.array([roster.ids[spec.id]])
@@ -73,6 +74,30 @@ def test_numbers_are_those_of_the_decision(roster: Roster, policy: Policy, capac
         if found.cores > 0:
             assert found.gain - curve[found.cores - 1] == pytest.approx(found.last_step, abs=1e-12)
         assert sorted(curve.values()) == [curve[cores] for cores in sorted(curve)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(rosters, st.integers(0, 40))
+def test_what_the_end_counts_is_told(roster: Roster, capacity: int) -> None:
+    """The part of a gain for coming nearer to the end is told where the end is known, and is its worth at most."""
+    decision, _, _ = decided(roster, TotalQuality(), capacity)
+    for job_id in decision.ids:
+        found = explain_job(decision, job_id)
+        known = not np.isnan(roster.limit[roster.ids[job_id]]) and roster.observed[roster.ids[job_id]] >= 2
+        assert (found.losses_left is not None) == (found.finish is not None) == known
+        if found.finish is not None:
+            assert 0.0 <= found.finish <= min(found.gain, FINISH) + 1e-12
+            assert ("nearer to its end" in found.as_text()) == (found.finish > 0)
+
+
+def test_decisions_of_earlier_versions_are_explained() -> None:
+    """A decision that was stored without the ends of jobs is explained without them."""
+    decision, _, _ = decided(busy(1, 5), TotalQuality(), 8)
+    old = replace(decision, to_end=np.empty(0), finish=np.empty(0))
+    for job_id in old.ids:
+        found = explain_job(old, job_id)
+        assert found.finish is None
+        assert found.losses_left is None
 
 
 @settings(max_examples=60, deadline=None)

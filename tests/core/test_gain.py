@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
+from slaq.core.gain import HORIZONS, concave, delayed_gains, finishing_gains, gains, unit_grid
 
 
 @given(st.integers(1, 10**6))
@@ -71,3 +71,36 @@ def test_without_a_delay_gains_are_what_they_were() -> None:
     np.testing.assert_array_equal(
         delayed_gains(falls, points, np.array([0.0, 7.0]))[0], gains(falls, points)[0]
     )
+
+
+@given(
+    st.floats(0.05, 3.0),
+    st.lists(st.integers(0, 2000), min_size=3, max_size=10),
+    st.integers(1, 1000),
+    st.floats(0.0, 0.5),
+)
+def test_an_end_is_worth_its_credit(power: float, iterations: list[int], left: int, credit: float) -> None:
+    """Up to the end the credit adds something, never more than its even share; with the end it is there in full."""
+    falls = (1 - (1 + np.array(HORIZONS)) ** -power)[None]
+    points = np.array([sorted({0.0, left, *iterations})], dtype=np.float64)
+    plain = gains(falls, np.minimum(points, left))[0]
+    found = finishing_gains(falls, points, gains(falls, points), np.array([float(left)]), credit)[0]
+    even = np.minimum(points[0] / left, 1.0)
+    assert found[0] == 0.0
+    assert (found >= plain - 1e-9).all()
+    assert (found <= plain + credit * even + 1e-9).all()
+    after = points[0] >= left
+    np.testing.assert_allclose(found[after], plain[after] + credit, atol=1e-12)
+    slopes = np.diff(found) / np.diff(points[0])
+    assert (np.diff(slopes) <= 1e-9).all()
+
+
+@given(st.floats(1.0, 1000.0), st.floats(1.0, 1000.0), st.floats(0.1, 2000.0))
+def test_of_two_jobs_with_nothing_to_gain_the_nearer_end_comes_first(
+    left: float, more: float, iterations: float
+) -> None:
+    """Without a fall, iterations are worth their share of those that are left: the fewer, the more."""
+    flat, points = np.zeros((2, len(HORIZONS))), np.full((2, 1), iterations)
+    near, far = finishing_gains(flat, points, np.zeros((2, 1)), np.array([left, left + more]), 0.01)[:, 0]
+    np.testing.assert_allclose(near, 0.01 * min(iterations / left, 1.0))
+    assert near >= far

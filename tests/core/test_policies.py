@@ -156,6 +156,28 @@ class TestTotalQuality:
         # The units that bring nobody anything are rounded without regard to weights.
         assert after >= before if useful else after >= before - 1
 
+    def test_who_would_end_last_does_not_wait(self) -> None:
+        """A job that takes longer than all work together, with all it can use, holds that; a shorter one waits."""
+        jobs = equal_jobs(np.array([[0.0, 0.1, 0.1], [0.0, 4.0, 8.0], [0.0, 4.0, 8.0]]), grid=[0, 4, 8])
+        jobs = replace(jobs, max_units=np.array([2, 8, 8]))
+        policy = TotalQuality(floor=0.0)
+        work = np.array([100.0, 50.0, np.nan])
+        assert policy.allocate(replace(jobs, work=work), 8).units.tolist() == [2, 6, 0]
+        assert policy.allocate(replace(jobs, work=work / [10, 1, 1]), 8).units.tolist() == [0, 8, 0]
+
+    @given(candidates(), capacities, st.data())
+    def test_ends_break_no_promise(self, jobs: Candidates, capacity: int, data: st.DataObject) -> None:
+        """Whatever work is left, guarantees and maxima are kept, and all that can be used is handed out."""
+        work = st.lists(st.floats(0.0, 1e6) | st.just(np.nan), min_size=len(jobs.ids), max_size=len(jobs.ids))
+        jobs = replace(jobs, work=np.array(data.draw(work)))
+        by = np.array(data.draw(st.permutations(range(len(jobs.ids)))), dtype=np.int64)
+        found = TotalQuality().allocate(jobs, capacity)
+        assert (guarantee(jobs, capacity, 0.05).lower <= found.units).all()
+        assert (found.sure <= found.units).all()
+        assert (found.units <= jobs.max_units).all()
+        assert found.units.sum() == min(capacity, jobs.max_units.sum())
+        assert TotalQuality().allocate(jobs.take(by), capacity).as_dict() == found.as_dict()
+
     def test_ties_go_to_the_earlier(self) -> None:
         """Of jobs with equal gains, the one submitted first gets all the units it can use first."""
         jobs = equal_jobs(np.tile([0.0, 0.375, 0.875, 0.875], (3, 1)), grid=[0, 3, 7, 8])

@@ -1,5 +1,7 @@
 """Laws of the roster and the appraisal: what is reported is what candidates are made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -78,14 +80,14 @@ def test_the_unit_of_a_loss_changes_no_decision(losses: list[float], scale: floa
 
 
 def test_several_reports_at_once_equal_one_at_a_time_for_what_they_say() -> None:
-    """First, last, best and worst loss and the iterations seen do not depend on how reports are batched."""
+    """First, last, best and recent losses and the iterations seen do not depend on how reports are batched."""
     losses = [5.0, 3.0, 3.5, 2.0, 1.8, 1.7]
     batched, single = roster_of(JobSpec(id="a")), roster_of(JobSpec(id="a"))
     batched.absorb(curve("a", losses))
     for event in curve("a", losses):
         single.absorb([event])
-    for name in ("first", "last", "best", "worst", "largest_fall", "observed"):
-        assert batched.arrays()[name][0] == single.arrays()[name][0], name
+    for name in ("first", "last", "best", "recent", "largest_fall", "observed"):
+        np.testing.assert_array_equal(batched.arrays()[name][0], single.arrays()[name][0], name)
 
 
 def test_fast_jobs_are_followed_in_strides() -> None:
@@ -273,3 +275,85 @@ def test_an_end_that_was_passed_is_no_end() -> None:
     unknown, known = roster.losses_left(roster.rows())
     assert np.isnan(unknown)
     assert known == 29.0
+
+
+heights = st.floats(3.0, 1e9)
+
+
+@given(st.integers(1, 20), st.integers(1, 2), heights, heights, st.integers(0, 8))
+def test_the_height_of_a_spike_changes_nothing(
+    place: int, width: int, height: float, other: float, after: int
+) -> None:
+    """A spike of one or two losses that is far above the first loss has one effect, however high it is."""
+    losses = falling(1.0, place + after)
+    rosters = [roster_of(JobSpec(id="a")) for _ in range(2)]
+    for roster, top in zip(rosters, (height, other), strict=True):
+        for event in curve("a", losses[:place] + [top] * width + losses[place:]):
+            roster.absorb([event])
+    first, second = (APPRAISER.appraise(roster, 8, 0.0).candidates for roster in rosters)
+    np.testing.assert_array_equal(first.gain, second.gain)
+
+
+@given(st.integers(9, 20), st.integers(1, 2), heights)
+def test_a_spike_passes(place: int, width: int, height: float) -> None:
+    """A spike never widens a range for good; a dozen losses after it a gain is within a factor of three again."""
+    losses = falling(1.0, place + 12)
+    plain, spiky = roster_of(JobSpec(id="a")), roster_of(JobSpec(id="a"))
+    for event in curve("a", losses):
+        plain.absorb([event])
+    for event in curve("a", losses[:place] + [height] * width + losses[place:]):
+        spiky.absorb([event])
+    np.testing.assert_array_equal(plain.extents(plain.rows()), spiky.extents(spiky.rows()))
+    usual, found = (APPRAISER.appraise(roster, 8, 0.0).candidates.gain[0, -1] for roster in (plain, spiky))
+    assert usual / 3 <= found <= 3 * usual
+
+
+def test_a_rise_that_lasts_counts() -> None:
+    """A job that rises from the start is neither given up nor measured by its first loss until it is below it."""
+    roster = roster_of(JobSpec(id="a"))
+    seen = [1.0, 2.0, 3.0, 4.0, 4.0, 3.5, 3.0]
+    for place, event in enumerate(curve("a", seen), start=1):
+        roster.absorb([event])
+        assert APPRAISER.appraise(roster, 8, 0.0).candidates.gain[0, -1] > 0 or place in {4, 5}
+    assert roster.extents(roster.rows())[0] == 2.0
+
+
+@pytest.mark.parametrize("told", [10, None])
+def test_a_job_near_a_known_end_comes_before_one_like_it(told: int | None) -> None:
+    """Of jobs with the same curve, the one that is known to end soon gains more; what nobody knows adds nothing."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="b"))
+    for name in "ab":
+        roster.absorb(curve(name, falling(1.0, 9)))
+    if told is not None:
+        roster.absorb([EndForeseen(job_id="a", at=9.0, iterations=told)])
+    gain = APPRAISER.appraise(roster, 8, 9.0).candidates.gain[:, 1]
+    assert gain[0] > gain[1] if told else gain[0] == gain[1]
+
+
+def test_a_share_to_stop_at_is_an_end_too() -> None:
+    """A job that is ended at a share of its reduction gains more than one that goes on; a deadline ends nothing."""
+    specs = [JobSpec(id=name, target_loss=0.0) for name in "abc"]
+    specs[0], specs[2] = replace(specs[0], stop_at=0.9), replace(specs[2], deadline=99.0)
+    roster = roster_of(*specs)
+    for spec in specs:
+        for event in curve(spec.id, [0.8**k for k in range(9)]):
+            roster.absorb([event])
+    gain = Appraiser(epoch_seconds=1.0, finish=0.1).appraise(roster, 8, 12.0).candidates.gain[:, 1]
+    assert gain[0] > gain[1] == gain[2]
+
+
+def test_a_job_that_goes_on_after_its_end_has_none() -> None:
+    """Iterations beyond those that were told bring no credit, and neither does a job that stays at its last one."""
+    roster = roster_of(JobSpec(id="a"), JobSpec(id="b"))
+    for name in "ab":
+        roster.absorb(curve(name, falling(1.0, 12)))
+    roster.absorb([EndForeseen(job_id="a", at=0.0, iterations=10)])
+    gain = APPRAISER.appraise(roster, 8, 12.0).candidates.gain
+    np.testing.assert_array_equal(gain[0], gain[1])
+    roster.absorb([EndForeseen(job_id="a", at=0.0, iterations=11)])
+    ending = []
+    for waited in (0.0, 1e3, 1e6):
+        roster.held[roster.ids["a"]] = waited
+        ending.append(APPRAISER.appraise(roster, 8, 12.0).candidates.gain[0, 1] - gain[1, 1])
+    assert ending[0] > ending[1] >= ending[2] >= 0.0
+    assert ending[2] < 1e-6

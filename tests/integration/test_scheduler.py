@@ -95,11 +95,13 @@ def test_the_same_workload_gives_the_same_run(policy: str) -> None:
 
 
 def test_quality_comes_sooner_than_under_fair_sharing() -> None:
-    """On a loaded cluster total-quality reaches 90% of the reduction in far less time than fair."""
+    """On a loaded cluster total-quality reaches 90% of the reduction in far less time than fair, with less loss."""
     workload = generate(60, np.random.default_rng(1), WorkloadShape(mean_arrival=10.0))
     fair, ours = (simulate(workload, policy=p, capacity=640).outcome for p in ("fair", "total-quality"))
     assert ours.time_to_90 < 0.6 * fair.time_to_90
-    assert ours.mean_normalised_loss < 0.6 * fair.mean_normalised_loss
+    # Summed over the jobs of all epochs: the mean over active jobs also rises as jobs that have converged end.
+    held = [np.nansum(each.loss * each.active) for each in (ours, fair)]
+    assert held[0] < 0.6 * held[1]
 
 
 def test_capacity_that_comes_and_goes() -> None:

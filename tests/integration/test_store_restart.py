@@ -27,7 +27,7 @@ def jobs() -> Workload:
             SimulatedJob(
                 spec=JobSpec(id=job.spec.id, owner=f"owner-{number % 2}"),
                 losses=job.losses[: 6 + 6 * number],
-                cpu_seconds_per_iteration=0.4 * (number + 1),
+                cpu_seconds_per_iteration=0.6 * (number + 1),
             )
             for number, job in enumerate(made.jobs)
         )

@@ -60,11 +60,16 @@ class Candidates:
     sizes: Mapping[int, Integers] = field(default_factory=dict)
     #: Units owed to each job because its size was below its allocation; 0 for jobs that can run with any count.
     size_credit: Floats = field(default_factory=lambda: np.empty(0))
+    #: Core seconds until each job ends, NaN where its end is not known; empty if no end is looked at.
+    work: Floats = field(default_factory=lambda: np.empty(0))
 
     def take(self, rows: slice | Integers) -> Self:
         """Return only the jobs of these rows, in that order and without their sizes."""
         ids = self.ids[rows] if isinstance(rows, slice) else tuple(self.ids[row] for row in rows.tolist())
-        return replace(self, ids=ids, sizes={}, **{name: getattr(self, name)[rows] for name in _BY_JOB})
+        work = self.work[rows] if len(self.work) else self.work
+        return replace(
+            self, ids=ids, sizes={}, work=work, **{name: getattr(self, name)[rows] for name in _BY_JOB}
+        )
 
 
 #: The arrays of `Candidates` that have one element, or one row, per job.

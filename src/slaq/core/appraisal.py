@@ -13,10 +13,11 @@ from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
+from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, gains, unit_grid
+from slaq.core.quality import LASTING
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
-from slaq.core.trajectories import START_POWER, reductions
+from slaq.core.trajectories import START_POWER, reductions, strides_to_shares
 
 #: The share of the lower half of the 80% interval that is added to a job's forecast fall. Without it, a job
 #: that is wrongly forecast as flat would get no cores to show that its loss still falls.
@@ -27,6 +28,10 @@ LATE = 0.5
 CONVERGED = 0.95
 #: More units than any job can be given.
 UNLIMITED = 2**40
+#: A job is expected to gain at most this many times the range of its losses so far.
+MOST = 4.0
+#: A job that is to end counts as much as one whose normalised loss is higher by this much, until it has ended.
+FINISH = 0.006
 _AROUND = np.array([-1, 0, 1])
 #: The approximate number of units in all: few enough for fast decisions, enough for fine shares of a small
 #: machine.
@@ -40,6 +45,17 @@ _MOMENT = 1e-6
 def usual_units_per_core(cores: float) -> int:
     """Return the units per core: several on a small machine, one on a large one."""
     return max(1, round(UNITS / cores))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What is known of the ends of the jobs."""
+
+    #: Losses until the end of each job; NaN where it is not known.
+    left: Floats
+    #: The jobs whose gains hold the worth of their end, as indices, and their gains without it: (jobs, points).
+    near: Integers
+    without: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +82,7 @@ class Appraisal:
     cpu: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
     iterations: Floats
+    ends: Ends
 
     def grant(self, allocation: Allocation, size_credit: Floats) -> Grant:
         """Return the allocation in cores; `size_credit` holds the units owed to jobs because of their sizes."""
@@ -92,6 +109,8 @@ class Appraiser:
     units_per_core: int = 1
     optimism: float = OPTIMISM
     by_largest_fall: bool = False
+    #: What the end of a job is worth, where it is known, in normalised loss.
+    finish: float = FINISH
 
     def appraise(self, roster: Roster, cores: float, now: float) -> Appraisal:
         """Return the candidates with their gains for the epoch that begins now on `cores` cores."""
@@ -104,9 +123,8 @@ class Appraiser:
         iterations /= roster.stride[rows, None]
         forecasts = self.forecasts(roster, rows)
         level, fall = forecasts.level, forecasts.fall
-        fall_now = self._believed(roster, rows, forecasts)
-        delay = self._delay(roster, rows, cpu) / roster.stride[rows]
-        gain = concave(delayed_gains(fall_now, iterations, delay), grid)
+        gain, ends = self._gains(roster, rows, forecasts, iterations, cpu)
+        gain = concave(gain, grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         remaining = fall[:, -1]
         asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
@@ -138,6 +156,7 @@ class Appraiser:
             * self.units_per_core,
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
+            work=ends.left * cpu,
         )
         return Appraisal(
             rows=rows,
@@ -150,6 +169,7 @@ class Appraiser:
             reduction=reductions(roster, rows, forecasts),
             cpu=cpu,
             iterations=iterations,
+            ends=ends,
         )
 
     def _most_units(self, roster: Roster, rows: Integers) -> Integers:
@@ -215,24 +235,62 @@ class Appraiser:
             delay[starting] = left / cpu[starting]
         return delay
 
+    def _gains(
+        self, roster: Roster, rows: Integers, forecasts: ForecastTable, iterations: Floats, cpu: Floats
+    ) -> tuple[Floats, Ends]:
+        """Return the gains after these strides of iterations, and the ends that they reckon with."""
+        falls, stride = self._believed(roster, rows, forecasts), roster.stride[rows]
+        gain = delayed_gains(falls, iterations, self._delay(roster, rows, cpu) / stride)
+        left = self._to_end(roster, rows, forecasts, cpu)
+        near = (left < KNOTS[-1] * stride).nonzero()[0]
+        without = gain[near]
+        if len(near):
+            strides = left[near] / stride[near]
+            gain[near] = finishing_gains(falls[near], iterations[near], without, strides, self.finish)
+        return gain, Ends(left=left, near=near, without=without)
+
+    def _to_end(self, roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats) -> Floats:
+        """Return the losses until each job ends, above 0; NaN where its end is not known.
+
+        A job that has done all its iterations, or whose iteration takes long, is expected to need as much again as
+        it has had since its last loss, and an iteration at least. One that goes on after them has no known end.
+        """
+        past = roster.iteration[rows] > roster.total[rows]
+        left = np.where(past, np.nan, roster.losses_left(rows))
+        stops = roster.stops[rows].nonzero()[0]
+        if len(stops):
+            aimed = rows[stops]
+            shares = roster.stop_at[aimed, None]
+            foreseen = (
+                strides_to_shares(roster, aimed, forecasts.take(stops), shares)[:, 0] * roster.stride[aimed]
+            )
+            left[stops] = np.fmin(left[stops], np.where(foreseen < np.inf, foreseen, np.nan))
+        left = np.maximum(left, np.maximum(roster.held[rows] / cpu, 1.0))
+        return np.where(roster.observed[rows] < 2, np.nan, left)
+
     def _believed(self, roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
         """Return the normalised falls, with the optimism added, at each of HORIZONS."""
         hoped = forecasts.fall + self.optimism * np.maximum(forecasts.below - forecasts.below[:, :1], 0.0)
         target = roster.target[rows]
-        reached = np.minimum(forecasts.level, roster.best[rows])
-        wanted = np.where(np.isnan(target), np.inf, np.maximum(reached - target, 0.0))
-        hoped = np.minimum(hoped, wanted[:, None])
-        extent = self.extent(roster, rows)[:, None]
+        aimed = (~np.isnan(target)).nonzero()[0]
+        if len(aimed):
+            reached = np.minimum(forecasts.level, roster.best[rows])[aimed]
+            hoped[aimed] = np.minimum(hoped[aimed], np.maximum(reached - target[aimed], 0.0)[:, None])
+        extent = self.extent(roster, rows)
         # A job whose losses are all equal is assumed to gain nothing.
-        normalised = np.divide(hoped[:, 1:], extent, out=np.zeros_like(hoped[:, 1:]), where=extent > 0)
-        start = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
-        return np.where(roster.observed[rows, None] < 2, start, normalised)
+        normalised = np.minimum(hoped[:, 1:], MOST * extent[:, None])
+        normalised /= np.where(extent > 0, extent, 1.0)[:, None]
+        # A job that has risen from the start has no range until the rise has lasted.
+        told = roster.observed[rows]
+        fresh = ((told < 2) | ((extent <= 0) & (told <= LASTING))).nonzero()[0]
+        normalised[fresh] = 1.0 - (1.0 + np.array(HORIZONS)) ** -START_POWER
+        return normalised
 
     def extent(self, roster: Roster, rows: Integers) -> Floats:
         """Return the loss range that each job's fall is divided by."""
         if self.by_largest_fall:
             return np.asarray(roster.largest_fall[rows])
-        return np.asarray(roster.worst[rows] - roster.best[rows])
+        return roster.extents(rows)
 
     def forecasts(self, roster: Roster, rows: Integers) -> ForecastTable:
         """Return the forecasts at horizon 0 and at each of HORIZONS; zero for jobs without a loss."""
@@ -254,6 +312,9 @@ def explain(
     # The gain with one unit less, with the granted units, and with one unit more.
     around = np.maximum(units[:, None] + _AROUND, 0)
     less, gained, more = at_units(candidates.grid, candidates.gain, around).T
+    finish, near = np.zeros_like(gained), appraisal.ends.near
+    without = at_units(candidates.grid, appraisal.ends.without, units[near, None])[:, 0]
+    finish[near] = np.maximum(gained[near] - without, 0.0)
 
     # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
@@ -290,6 +351,8 @@ def explain(
         owner=candidates.owner,
         owners=candidates.owners,
         owner_share=allocation.owner_share * unit,
+        to_end=appraisal.ends.left,
+        finish=finish,
     )
 
 

@@ -26,7 +26,7 @@ class Decision:
     cores: Floats
     #: Normalised loss at the time of the decision.
     loss: Floats
-    #: Predicted fall of normalised loss with the cores granted.
+    #: Predicted fall of normalised loss with the cores granted, and what coming nearer to the job's end is worth.
     gain: Floats
     #: The gain predicted from one more unit.
     marginal: Floats
@@ -61,6 +61,9 @@ class Decision:
     owners: tuple[str, ...] = ()
     #: Each owner's share in cores; empty if the capacity is not shared between owners.
     owner_share: Floats = field(default_factory=_none)
+    #: Losses until the job's end, NaN where that is not known; and the part of the gain that is for coming nearer.
+    to_end: Floats = field(default_factory=_none)
+    finish: Floats = field(default_factory=_none)
 
     @property
     def made(self) -> Floats:

@@ -57,7 +57,10 @@ class Rival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job holds its cores. Gains are predicted falls of normalised loss over the epoch."""
+    """Why a job holds its cores.
+
+    Gains are predicted falls of normalised loss over the epoch, with what coming nearer to its end is worth.
+    """
 
     job_id: str
     epoch: int
@@ -80,6 +83,10 @@ class Explanation:
     normalised_loss: float
     weight: float
     gain: float
+    #: The part of the gain that is for coming nearer to the job's end, and the losses until then; None where the
+    #: end is not known.
+    finish: float | None
+    losses_left: float | None
     #: The gain per core, from the last step granted, and from one step more.
     gain_per_core: float
     last_step: float
@@ -138,6 +145,7 @@ def explain_job(
     heard = not math.isnan(decision.expected[row])
     cores, gain, most = float(decision.cores[row]), float(decision.gain[row]), float(decision.most[row])
     shared = len(decision.owner_share) > 0
+    left = _finite(float(decision.to_end[row])) if len(decision.to_end) else None
     owner = int(decision.owner[row])
     explanation = Explanation(
         job_id=job_id,
@@ -155,6 +163,8 @@ def explain_job(
         normalised_loss=1.0 - float(decision.made[row]),
         weight=float(decision.weight[row]),
         gain=gain,
+        finish=None if left is None else float(decision.finish[row]),
+        losses_left=left,
         gain_per_core=gain / cores if cores else 0.0,
         last_step=float(decision.last[row]),
         next_step=float(decision.marginal[row]) if cores < most else 0.0,
@@ -229,7 +239,8 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
     if e.capacity == 0:
         yield "there are no cores to hand out"
     elif e.most is not None and e.cores >= e.most:
-        yield f"the job holds its maximum of {_cores(e.most)}"
+        last = " because it would end after all other jobs even so" if _ends_last(e, policy) else ""
+        yield f"the job holds its maximum of {_cores(e.most)}{last}"
     elif e.cores >= e.capacity:
         yield "the job holds all cores"
     elif not decision.competes[row]:
@@ -244,6 +255,12 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
     if e.cores == 0 and e.capacity:
         least = "1 core" if e.step == 1 else f"{e.step:.3g} of a core"
         yield f"the job's guarantee is below {least}, so it runs in turn with others"
+
+
+def _ends_last(e: Explanation, policy: PolicyRule | None) -> bool:
+    """Tell whether the job holds its maximum because it would end last."""
+    by_gain = policy is not None and policy.by_gain and e.losses_left is not None
+    return by_gain and e.most is not None and e.guarantee >= e.most > e.fair_share
 
 
 def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
@@ -278,8 +295,13 @@ def _sentences(e: Explanation) -> Iterator[str]:
         )
     yield (
         f"In this epoch these cores are predicted to cut its normalised loss of {e.normalised_loss:.3f} by "
-        f"{e.gain:.3g}."
+        f"{e.gain - (e.finish or 0.0):.3g}."
     )
+    if e.finish and e.losses_left is not None:
+        yield (
+            f"The job ends after about {_losses(e.losses_left)} more, and coming nearer to its end counts as "
+            f"another {e.finish:.3g}."
+        )
     if e.rival is not None:
         yield (
             f"The last share of a core went to {_name(e.rival)}, which holds {_cores(e.rival.cores)} and gains "
@@ -318,6 +340,11 @@ def _name(rival: Rival) -> str:
 
 def _cores(count: float) -> str:
     return "1 core" if count == 1 else f"{count:.4g} cores"
+
+
+def _losses(count: float) -> str:
+    whole = max(round(count), 1)
+    return "one loss" if whole == 1 else f"{whole:,} losses"
 
 
 def _duration(seconds: float) -> str:

@@ -60,7 +60,27 @@ def delayed_gains(falls: Floats, iterations: Floats, delay: Floats) -> Floats:
     return found
 
 
-def concave(gain: Floats, grid: Integers) -> Floats:
+def finishing_gains(falls: Floats, iterations: Floats, gain: Floats, left: Floats, credit: float) -> Floats:
+    """Return the gains, with `credit` for the end added, of jobs that end after `left` iterations; left > 0.
+
+    `gain` holds the gains without it. A job that goes all the way to its end gains what it falls until then and the
+    credit: at its mean rate until then, where that is higher than its present rate. So the result follows the fall
+    up to the point from which a straight line to the end rises faster, then that line, and is constant after the
+    end. For a concave fall it is the least concave gain that is nowhere below the fall and holds the credit at the
+    end: with the credit c, the index of Klimov and Gittins for a job that costs its normalised loss plus c per
+    second until it has ended.
+    """
+    falls = concave(np.concatenate((np.zeros((len(falls), 1)), falls), axis=1), KNOTS)
+    end = gains(falls[:, 1:], left[:, None]) + credit
+    before = left[:, None] - KNOTS
+    slopes = np.divide(end - falls, before, out=np.full(falls.shape, np.inf), where=before > 0)
+    leaves = slopes.argmin(axis=1)[:, None]
+    slope = np.take_along_axis(slopes, leaves, axis=1)
+    line = end - slope * np.maximum(left[:, None] - iterations, 0.0)
+    return np.where(iterations > KNOTS[leaves], line, gain)
+
+
+def concave(gain: Floats, grid: Integers | Floats) -> Floats:
     """Return the gains with every slope limited to the one before it and to zero or more."""
     width = np.diff(grid)
     slopes = np.minimum.accumulate(np.diff(gain, axis=1) / width, axis=1)

@@ -56,8 +56,8 @@ class LossRange:
         self.best = loss if self.best is None else best_of((self.best, loss), self.maximize)
 
 
-def reached(share: float, made: Any) -> Any:
-    """Return which jobs, or whether a single one, have made at least this share."""
+def reached(share: Any, made: Any) -> Any:
+    """Return which jobs, or whether a single one, have made at least this share, or each its own."""
     return made >= share - TOLERANCE
 
 

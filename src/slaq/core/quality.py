@@ -8,6 +8,11 @@ import numpy as np
 from slaq.core.arrays import Floats
 from slaq.core.progress import TOLERANCE, is_number
 
+#: A rise far above the first loss counts in full once it has lasted for so many losses in a row.
+LASTING = 3
+#: Far is a rise by this many times what the losses have fallen, or lastingly risen, since the first.
+FAR = 2.0
+
 
 def best_so_far(losses: Floats) -> Floats:
     """Return the lowest loss that counts up to each one; NaN before the first."""
@@ -19,6 +24,17 @@ def first_and_best(losses: Floats) -> tuple[float, float]:
     """Return the first and the lowest loss that count; both NaN when there is none."""
     finite = losses[is_number(losses)]
     return (float(finite[0]), float(finite.min())) if finite.size else (math.nan, math.nan)
+
+
+def without_spikes(losses: Floats, one_before: Floats, two_before: Floats, first: Floats) -> Floats:
+    """Return the losses with those lowered that rise far above the first loss, until the rise has lasted.
+
+    The lowest of a loss and the two before it is what has lasted. A loss counts up to what has lasted, or the first
+    loss if that is higher, and FAR times the difference of the two beyond.
+    """
+    lasting = np.minimum(np.minimum(one_before, two_before), losses)
+    reach = np.maximum(first, lasting) + FAR * np.abs(first - lasting)
+    return np.asarray(np.minimum(losses, reach))
 
 
 def normalised(losses: Floats, first: float, best: float) -> Floats:

@@ -34,6 +34,7 @@ from slaq.core.events import (
 from slaq.core.forecaster import Forecaster, Rows
 from slaq.core.job import JobSpec, Observation
 from slaq.core.progress import is_number
+from slaq.core.quality import LASTING, without_spikes
 from slaq.core.runtime import RuntimeModel
 
 #: A job that reports more losses than this between two epochs gets a longer stride: the forecaster treats the
@@ -98,6 +99,8 @@ class Roster(Rows):
         self.deadline = np.zeros(size)
         #: The target as a share of the whole reduction; NaN without one.
         self.stop_at = np.zeros(size)
+        #: Whether the job is ended once it has reached that share.
+        self.stops = np.zeros(size, dtype=bool)
         #: The number of iterations after which the job ends, as its owner asks; NaN for no such end.
         self.limit = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
@@ -114,7 +117,8 @@ class Roster(Rows):
         self.first = np.zeros(size)
         self.last = np.zeros(size)
         self.best = np.zeros(size)
-        self.worst = np.zeros(size)
+        #: The last LASTING losses, the newest first; before there are so many, the first stands for the others.
+        self.recent = np.zeros((size, LASTING))
         #: The largest fall from one loss to the next: the paper's normaliser (§4.1).
         self.largest_fall = np.zeros(size)
         #: Stride: iterations that the forecaster treats as one. Then the number and the sum of the losses in the
@@ -164,6 +168,7 @@ class Roster(Rows):
         self.deadline[row] = np.inf if spec.deadline is None else spec.deadline
         implied = np.nan if spec.deadline is None else STOP_AT
         self.stop_at[row] = implied if spec.stop_at is None else spec.stop_at
+        self.stops[row] = spec.stop_at is not None
         self.limit[row] = np.nan if spec.max_iterations is None else spec.max_iterations
         self.total[row] = self.limit[row]
         self.stride[row] = 1
@@ -187,8 +192,9 @@ class Roster(Rows):
             if isinstance(event, LossObserved):
                 reported.append(event)
                 continue
-            self._take_in(reported)
-            reported = []
+            if not isinstance(event, EndForeseen):
+                self._take_in(reported)
+                reported = []
             self._apply(event)
         self._take_in(reported)
         for job_id in used.keys() & self.ids.keys():
@@ -304,6 +310,15 @@ class Roster(Rows):
     def usual_start(self) -> float:
         """Return the CPU seconds that jobs usually take to their first loss."""
         return float(np.median(self._starts)) if self._starts else FIRST_START
+
+    def extents(self, rows: Integers) -> Floats:
+        """Return the range of each job's losses, by which its falls are divided; 0 where none has fallen yet.
+
+        It is (first loss - best loss), the part of its whole reduction that the job has made. A rise above the
+        first loss widens it while it lasts, which takes LASTING losses in a row: so a spike does not.
+        """
+        lasting = self.recent[rows].min(axis=1)
+        return np.asarray(np.maximum(self.first[rows], lasting) - self.best[rows])
 
     def losses_left(self, rows: Integers) -> Floats:
         """Return the losses that these jobs report until their known end; NaN where it is not known.
@@ -447,17 +462,26 @@ class Roster(Rows):
         """Add the finite losses of each row: `counts[i]` losses from index `starts[i]` on for `rows[i]`."""
         first, last = losses[starts], losses[starts + counts - 1]
         fresh = self.observed[rows] == 0
-        for seen in (self.first, self.last, self.best, self.worst):
+        for seen in (self.first, self.last, self.best):
             seen[rows[fresh]] = first[fresh]
+        self.recent[rows[fresh]] = first[fresh, None]
         falls = -np.diff(losses, prepend=0.0)
         falls[starts] = self.last[rows] - first
         self.largest_fall[rows] = np.maximum(self.largest_fall[rows], np.maximum.reduceat(falls, starts))
         self.best[rows] = np.minimum(self.best[rows], np.minimum.reduceat(losses, starts))
-        self.worst[rows] = np.maximum(self.worst[rows], np.maximum.reduceat(losses, starts))
+        one, two = (np.concatenate((losses[:1], losses[:-1])) for _ in range(2))
+        two[1:] = one[:-1]
+        one[starts], two[starts] = self.recent[rows, :2].T
+        several = counts > 1
+        two[starts[several] + 1] = self.recent[rows[several], 0]
+        told_losses = without_spikes(losses, one, two, np.repeat(self.first[rows], counts))
+        ago = np.arange(LASTING) - counts[:, None]
+        new = losses[np.maximum(starts[:, None] - 1 - ago, 0)]
+        self.recent[rows] = np.where(ago < 0, new, self.recent[rows[:, None], np.maximum(ago, 0)])
         self.last[rows] = last
         self.observed[rows] += counts
         self.widen(rows[counts > NEWS * self.stride[rows]])
-        blocks, full = self._blocks(rows, losses, starts, counts)
+        blocks, full = self._blocks(rows, told_losses, starts, counts)
         told = full > 0
         self.forecaster.observe(rows[told], blocks[told], full[told])
 

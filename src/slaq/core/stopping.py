@@ -12,7 +12,7 @@ from slaq.core.forecast import ROW, CurveForecaster, feed
 from slaq.core.gain import HORIZONS
 from slaq.core.job import JobState
 from slaq.core.progress import has_shown_its_end, is_number, reached
-from slaq.core.quality import done, end_of_curve
+from slaq.core.quality import LASTING, done, end_of_curve, without_spikes
 from slaq.core.trajectories import forecast_ends
 
 #: A job is stopped only after SETTLED losses, because early forecasts vary, and after DECISIONS decisions in a
@@ -77,6 +77,9 @@ def reduction_made(
 def _forecast_end(seen: Floats, announced: Sequence[int]) -> Floats:
     """Return where the curve of these losses is forecast to end."""
     known = np.flatnonzero(is_number(seen))
+    seen = seen.copy()
+    before = np.pad(seen[known], (LASTING - 1, 0), mode="edge")
+    seen[known] = without_spikes(seen[known], before[1:-1], before[:-2], seen[known[0]])
     stride = 1
     while len(known) > LONG * stride:
         stride *= 2

@@ -62,21 +62,21 @@ def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floa
 
 
 def strides_to_shares(
-    roster: Roster, rows: Integers, forecasts: ForecastTable, shares: tuple[float, ...]
+    roster: Roster, rows: Integers, forecasts: ForecastTable, shares: tuple[float, ...] | Floats
 ) -> Floats:
     """Return the strides expected until each share of the whole reduction is reached: (jobs, shares).
 
+    The shares are the same for all jobs, or those of each job: (jobs, shares).
     0 if it is reached, infinite if the forecast does not reach it, NaN for jobs with fewer than two losses or
     without a reduction.
     """
     whole = roster.first[rows] - _end(roster, rows, forecasts)
-    goal = roster.first[rows, None] - np.array(shares) * whole[:, None]
+    shares = np.broadcast_to(shares, (len(rows), np.shape(shares)[-1]))
+    goal = roster.first[rows, None] - shares * whole[:, None]
     path = np.minimum.accumulate(forecasts.mean, axis=1)
     strides = _crossings(path[:, None, :], goal, whole[:, None])
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
-    made = reductions(roster, rows, forecasts)
-    for column, share in enumerate(shares):
-        strides[reached(share, made), column] = 0.0
+    strides[reached(shares, reductions(roster, rows, forecasts)[:, None])] = 0.0
     return strides
 
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.errors import CapacityError, DuplicateJobError, UnknownJobError
-from slaq.core.events import CapacityChanged, Event, JobEnded, LossObserved
+from slaq.core.events import CapacityChanged, EndForeseen, Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec, JobState, Observation
 from slaq.ports import Clock, Engine
 from slaq.simulation.workload import SimulatedJob, Workload
@@ -31,7 +31,8 @@ class SimulatedEngine(Engine):
     capacity falls below the cores held, the cores of all jobs shrink at once in proportion, until the next grant.
 
     With `cost_noise` above 0, each iteration costs its job's mean times a log-normal factor of mean 1 with
-    that sigma, drawn from `rng`.
+    that sigma, drawn from `rng`. With `tells_ends` a training job reports with its first loss how many iterations
+    it makes, as a program or a script does that knows it.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class SimulatedEngine(Engine):
         *,
         cost_noise: float = 0.0,
         rng: np.random.Generator | None = None,
+        tells_ends: bool = True,
     ) -> None:
         self._clock = clock
+        self._tells_ends = tells_ends
         self._time = clock.now()
         self._jobs = _Jobs(workload.jobs, _cost_factors(workload.jobs, cost_noise, rng))
         self._changes = deque(_schedule(capacity, self._time))
@@ -74,6 +77,9 @@ class SimulatedEngine(Engine):
             loss = float(jobs.losses[jobs.first[row]])
             observation = Observation(iteration=0, loss=loss)
             self._events.append(LossObserved(job_id=spec.id, at=self._time, observation=observation))
+            if self._tells_ends:
+                iterations = int(jobs.last[row] - jobs.first[row])
+                self._events.append(EndForeseen(job_id=spec.id, at=self._time, iterations=iterations))
 
     @override
     def stop(self, job_id: str) -> None:

@@ -107,12 +107,16 @@ def rehearse(jobs: int, units: int, policy: Policy, rng: np.random.Generator) ->
         roster.observe(originals[alive], nothing, losses, nothing, nothing)
     copies = originals[np.arange(jobs) % len(originals)]
     kept = {
-        name: roster.arrays()[name] for name in ("observed", "first", "last", "best", "worst", "largest_fall")
+        name: roster.arrays()[name]
+        for name in ("observed", "first", "last", "best", "recent", "largest_fall")
     }
     for array in (*kept.values(), *forecaster.arrays().values()):
         array[rows] = array[copies]
     roster.runtime.cpu[rows] = rng.lognormal(np.log(3.0 * units / jobs), 0.6, jobs)
     roster.runtime.seen[rows] = 10
+    # Every other job has told how many iterations it makes.
+    roster.iteration[rows] = roster.observed[rows] - 1
+    roster.total[rows] = np.where(rows % 2, roster.iteration[rows] + rng.integers(1, 300, jobs), np.nan)
     clock = VirtualClock()
     scheduler = Scheduler(
         engine=SimulatedEngine(Workload(()), clock, units),

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from slaq.core.allocation import Allocation, Candidates, Policy
 from slaq.core.arrays import Integers
-from slaq.core.policies.total_quality import steepest
+from slaq.core.policies.total_quality import steepest, with_last_to_end
 from slaq.core.sharing import DECIMALS, Guarantee, guarantee, spread
 
 
@@ -29,7 +29,7 @@ class Deadline(Policy):
 
     @override
     def allocate(self, candidates: Candidates, capacity: int) -> Allocation:
-        sure = guarantee(candidates, capacity, self.floor)
+        sure = with_last_to_end(candidates, guarantee(candidates, capacity, self.floor), capacity)
         left = capacity - int(sure.lower.sum())
         units = sure.lower
         if left > 0:
