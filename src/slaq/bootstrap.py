@@ -21,7 +21,16 @@ from slaq.core.explanation import PolicyRule
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
-from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
+from slaq.core.policies import (
+    BestFirst,
+    Deadline,
+    Fair,
+    Fifo,
+    LeastAttained,
+    MinQuality,
+    ShortestFirst,
+    TotalQuality,
+)
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Ending, Journal, Listener
@@ -56,6 +65,7 @@ _LIVE: dict[str, Callable[[], Policy]] = {
     "shortest-first": ShortestFirst,
     "least-attained": LeastAttained,
     "deadline": Deadline,
+    "best-first": BestFirst,
 }
 #: Total quality with the true curves in place of forecasts; only a simulation has those.
 CLAIRVOYANT = "clairvoyant"

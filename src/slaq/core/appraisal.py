@@ -4,6 +4,7 @@ Units exist only from here to the grant. Everywhere else, amounts are cores.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
+from slaq.core.finals import finals
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 from slaq.core.roster import Roster
@@ -114,6 +116,7 @@ class Appraiser:
         begun = (roster.observed[rows] >= 2) & (extent > 0)
         loss = np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
+        final, final_low, final_high = finals(roster, rows, forecasts)
         candidates = Candidates(
             ids=roster.active_ids(),
             unit=1.0 / self.units_per_core,
@@ -136,6 +139,13 @@ class Appraiser:
             seconds_left=roster.deadline[rows] - now,
             needed=needed_cores(roster, rows, forecasts, cpu, np.minimum(roster.most[rows], cores), now)
             * self.units_per_core,
+            group=roster.group[rows],
+            searches=roster.searches[rows],
+            final=final,
+            final_low=final_low,
+            final_high=final_high,
+            record=roster.record[rows],
+            waited=roster.waited[rows],
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
         )
@@ -290,7 +300,22 @@ def explain(
         owner=candidates.owner,
         owners=candidates.owners,
         owner_share=allocation.owner_share * unit,
+        **_finals(appraisal, allocation),
     )
+
+
+def _finals(appraisal: Appraisal, allocation: Allocation) -> dict[str, Any]:
+    """Return what the jobs of searches are forecast to end at, if there are any, in their own loss."""
+    if not len(allocation.best_high):
+        return {}
+    c, maximize = appraisal.candidates, appraisal.maximize
+    searching = ~np.isnan(allocation.best_high)
+    columns = (c.final_low, c.final_high, allocation.best_high)
+    low, high, best = (
+        turned_rows(np.where(searching & np.isfinite(column), column, np.nan), maximize) for column in columns
+    )
+    interval = {"final_low": np.fmin(low, high), "final_high": np.fmax(low, high)}
+    return {**interval, "best_final": best, "searching": searching}
 
 
 def at_units(grid: Integers, table: Floats, units: Integers) -> Floats:
