@@ -30,6 +30,7 @@ from slaq.core.policies import (
     MinQuality,
     ShortestFirst,
     TotalQuality,
+    searching,
 )
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
@@ -188,7 +189,7 @@ class Simulation:
             engine=engine,
             store=store,
             clock=clock,
-            policy=make_policy(self.policy) if isinstance(self.policy, str) else self.policy,
+            policy=searching(make_policy(self.policy) if isinstance(self.policy, str) else self.policy),
             appraiser=self._appraiser(),
             roster=Roster(make_forecaster(forecaster) if isinstance(forecaster, str) else forecaster),
         )
@@ -370,7 +371,7 @@ def go_live(
         engine=engine,
         store=store,
         clock=clock,
-        policy=chosen,
+        policy=searching(chosen),
         appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=units_per_core),
         roster=Roster(make_forecaster("slaq")),
         admission=Admission(

@@ -163,7 +163,7 @@ def lost(jobs: Candidates, known: list[bool] | None = None, often: int = DECISIO
 
 
 def test_losers_are_those_far_above_the_best() -> None:
-    """A job loses once its forecast, two and a half times as wide, is above that of the best, three times running."""
+    """A job loses once its forecast, two and a half times as wide, lies above the best, three times running."""
     jobs = search([1.0, 1.5, 3.0], 0.5)
     assert lost(jobs) == ["job-2"]
     assert lost(jobs, often=DECISIONS - 1) == []

@@ -51,6 +51,12 @@ def command(
             say(piece.decode(), nl=False)
     else:
         _print_table(shown, now)
+    beaten = sum(job["state"] == "beaten" for job in jobs)
+    if beaten:
+        say(
+            f"slaq: {beaten} of {len(jobs)} jobs were ended as beaten, at the losses they had reached",
+            err=True,
+        )
     if left:
         have = "has" if left == 1 else "have"
         say(f"slaq: {left} of {len(jobs)} jobs {have} not ended, so that the order may change", err=True)

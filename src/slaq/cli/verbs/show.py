@@ -90,6 +90,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     yield "CPU", span(view["cpu_seconds"])
     yield from _losses(view)
     yield from _prospects(view, now) if active and view["trains"] else ()
+    if view["standing"] is not None:
+        from slaq.core.explanation import Standing
+
+        yield "search", Standing(**view["standing"]).sentence
     if view["tags"]:
         yield "tags", ", ".join(view["tags"])
     yield "files", view["directory"]

@@ -1,6 +1,6 @@
 """The policies: each divides the units among the jobs for the coming epoch."""
 
-from slaq.core.policies.best_first import BestFirst
+from slaq.core.policies.best_first import BestFirst, searching
 from slaq.core.policies.between_owners import BetweenOwners
 from slaq.core.policies.deadline import Deadline
 from slaq.core.policies.fair import Fair
@@ -20,4 +20,5 @@ __all__ = [
     "MinQuality",
     "ShortestFirst",
     "TotalQuality",
+    "searching",
 ]

@@ -83,3 +83,8 @@ def lows(jobs: Candidates) -> Floats:
         median, sixth = np.quantile(known, (0.5, SIXTH))
         usual = median - SPREADS * (median - sixth)
     return np.where(jobs.final_low == -np.inf, usual, jobs.final_low)
+
+
+def searching(policy: Policy) -> Policy:
+    """Return the policy with searches beside it: the jobs of those are divided best first."""
+    return policy if isinstance(policy, BestFirst) else BestFirst(policy)
