@@ -85,7 +85,7 @@ POINTS = 120
 MADE = (
     f"Simulated: configurations arrive every {MEAN_ARRIVAL:g} s, or all at once, on {UNITS} units, {MAX_UNITS} of "
     f"which one can use at most; each runs for 50 iterations of {CPU_SECONDS_PER_ITERATION:g} CPU seconds, as it "
-    "tells. ASHA: rungs at 1, 3, 9 and 27 iterations, one in three goes on; gentle ASHA: rungs at 6, 12, 24 and 48, "
+    "tells. ASHA: rungs at 1, 3, 9 and 27 iterations, one in three goes on; gentle ASHA: at 6, 12, 24 and 48, "
     "one in two goes on; fair sharing among those left. Optuna's pruners as they come, "
     f"{UNITS // MAX_UNITS} trials at a time. The gap is from the best loss so far to the best of all curves, in "
     "parts of the range from the median first loss. Times are means over the seeds that got there. Recorded: one "
@@ -104,7 +104,7 @@ class Search:
     #: Whether all are submitted at once, as a grid is.
     at_once: bool = False
 
-    def workload(self, *, stop_losers: bool = False) -> Workload:
+    def workload(self, *, best_first: bool = False, stop_losers: bool = False) -> Workload:
         """Return the configurations as jobs, in random order."""
         rng = np.random.default_rng(self.seed)
         losses = self._recorded(rng) if self.recorded else [generated(rng) for _ in range(self.count)]
@@ -119,7 +119,7 @@ class Search:
                         # A training program tells its number of iterations.
                         max_iterations=len(curve) - 1,
                         group="search",
-                        best_first=True,
+                        best_first=best_first,
                         stop_losers=stop_losers,
                     ),
                     losses=curve,
@@ -207,7 +207,7 @@ def one(case: tuple[Search, str]) -> dict[str, Any]:
     """Return the gap to the best model and the CPU spent, at every loss reported under one arm."""
     search, arm = case
     way = ARMS[arm]
-    workload = search.workload(stop_losers=way.stop_losers)
+    workload = search.workload(best_first=way.policy == OURS, stop_losers=way.stop_losers)
     iterations = max(len(job.losses) for job in workload) - 1
     history = (
         Simulation(
