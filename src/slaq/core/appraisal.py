@@ -13,7 +13,7 @@ from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
-from slaq.core.finals import finals
+from slaq.core.finals import search_columns
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, concave, delayed_gains, gains, unit_grid
 from slaq.core.roster import Roster
@@ -116,7 +116,6 @@ class Appraiser:
         begun = (roster.observed[rows] >= 2) & (extent > 0)
         loss = np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
-        final, final_low, final_high = finals(roster, rows, forecasts)
         candidates = Candidates(
             ids=roster.active_ids(),
             unit=1.0 / self.units_per_core,
@@ -139,13 +138,7 @@ class Appraiser:
             seconds_left=roster.deadline[rows] - now,
             needed=needed_cores(roster, rows, forecasts, cpu, np.minimum(roster.most[rows], cores), now)
             * self.units_per_core,
-            group=roster.group[rows],
-            searches=roster.searches[rows],
-            final=final,
-            final_low=final_low,
-            final_high=final_high,
-            record=roster.record[rows],
-            waited=roster.waited[rows],
+            **search_columns(roster, rows, forecasts),
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
         )

@@ -4,6 +4,8 @@ The end is the job's last iteration where that is known, as most programs tell i
 at which curves are taken to end. All losses are turned, so that less is better.
 """
 
+from typing import Any
+
 import numpy as np
 
 from slaq.core.arrays import Floats, Integers
@@ -11,6 +13,14 @@ from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import KNOTS
 from slaq.core.roster import Roster
 from slaq.core.trajectories import FORESIGHT
+
+
+def search_columns(roster: Roster, rows: Integers, forecasts: ForecastTable) -> dict[str, Any]:
+    """Return the columns of `Candidates` that a search is divided by."""
+    final, low, high = finals(roster, rows, forecasts)
+    names = ("group", "searches", "record", "waited")
+    asked = {name: getattr(roster, name)[rows] for name in names}
+    return {**asked, "final": final, "final_low": low, "final_high": high}
 
 
 def finals(roster: Roster, rows: Integers, forecasts: ForecastTable) -> tuple[Floats, Floats, Floats]:
