@@ -36,9 +36,9 @@ from slaq.jobs.options import ServiceCommandOptions
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "searching" / "network.py"
 HEADING = "A search with a real script"
-QUEUE, TOTAL, SLAQ, STOPPED = "queue", "slaq, total-quality", "slaq, best-first", "slaq, losers stopped"
-WAYS = (QUEUE, TOTAL, SLAQ, STOPPED)
-RATES, UNITS, EPOCHS = (0.0003, 0.001, 0.003, 0.01, 0.03), (16, 32, 64, 128), 80
+QUEUE, SLAQ = "queue", "slaq, best-first"
+WAYS = (QUEUE, SLAQ)
+RATES, UNITS, EPOCHS = (0.0003, 0.001, 0.003, 0.01, 0.03), (16, 32, 64, 128), 60
 QUICK_RATES, QUICK_UNITS, QUICK_EPOCHS = (0.001, 0.01), (16, 32), 3
 #: The orders of submission, and those of a quick run.
 ORDERS, QUICK_ORDERS = 3, 1
@@ -66,16 +66,15 @@ def run(settings: Settings) -> Results:
     known, _ = runnable(wanted, settings.python)
     if not known:
         raise SkippedError("it needs an environment with scikit-learn: give --python PATH")
-    ways = (QUEUE, SLAQ) if quick else WAYS
     orders = []
     seeds = settings.seeds[: QUICK_ORDERS if quick else ORDERS]
     for index, seed in enumerate(seeds):
         order = [known[place] for place in np.random.default_rng(seed).permutation(len(known))]
         found, busy = {}, {}
-        for place, way in enumerate(ways if index % 2 == 0 else ways[::-1]):
+        for place, way in enumerate(WAYS if index % 2 == 0 else WAYS[::-1]):
             busy[way] = busy_share()
             found[way] = one(settings.python, way, order)
-            settings.progress((index + (place + 1) / len(ways)) / len(seeds))
+            settings.progress((index + (place + 1) / len(WAYS)) / len(seeds))
         orders.append({"seed": seed, "busy": busy, "ways": found})
     return summary(orders, len(known))
 
@@ -86,10 +85,7 @@ def one(python: Path, way: str, order: Sequence[Script]) -> dict[str, Any]:
         bench = Bench(python=python, folder=Path(folder), cores=cores_here())
         if way == QUEUE:
             return _plain(bench.in_shell(order, at_once=bench.cores))
-        if way == TOTAL:
-            return _plain(bench.under_slaq(order, policy="total-quality"))
         options: ServiceCommandOptions = {"group": "network", "policy": "best-first"}
-        options["stop_losers"] = way == STOPPED
         return _plain(bench.under_slaq(order, policy="total-quality", options=options))
 
 
@@ -129,7 +125,6 @@ def ratios(orders: Sequence[Mapping[str, Any]], way: str, name: str) -> dict[str
 def sections(results: Results) -> list[Section]:
     """Say how soon the best variant is found."""
     orders = results["orders"]
-    ways = [way for way in WAYS if way in orders[0]["ways"]]
     names = ("found", "any_found", "makespan", "cpu")
     rows = [
         (
@@ -137,7 +132,7 @@ def sections(results: Results) -> list[Section]:
             *(shown(estimate(order["ways"][way][name] for order in orders)) for name in names),
             *(shown(ratios(orders, way, name), 2) for name in ("found", "makespan")),
         )
-        for way in ways
+        for way in WAYS
     ]
     header = (
         *("", "best variant within 1% of its end [s]", "any variant as good [s]", "all ended [s]", "CPU [s]"),
@@ -151,8 +146,8 @@ def sections(results: Results) -> list[Section]:
             ours=table(header, rows),
             made=f"{results['variants']} variants of examples/searching/network.py on {results['cores']} cores, "
             f"submitted in one go in {len(orders)} random orders. The queue is `xargs -P {results['cores']}`, one "
-            "thread for each; slaq is a service under total-quality, given them as jobs of one group with policy "
-            "best-first, with stop_losers too, or as jobs of no group. All ways are measured by what the script "
+            "thread for each; slaq is a service under total-quality, given them as jobs of one group with the "
+            "policy best-first, without any other option. All ways are measured by what the script "
             "prints. A variant is found once it is within 1% of its range of its best loss.",
             falls_short=sentences(noise(busy)),
             readme=(

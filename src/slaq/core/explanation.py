@@ -300,7 +300,6 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
 
 def _why_it_waits(e: Explanation, standing: Standing) -> Iterator[str]:
     """Yield why a job of a search does not hold more."""
-    yield standing.sentence
     if not standing.able:
         yield "it can hardly become the best of its search, so it waits while others of it can use the cores"
     elif e.cores < e.fair_share:
@@ -342,7 +341,8 @@ def _sentences(e: Explanation) -> Iterator[str]:
         f"{e.gain:.3g}."
     )
     if e.standing is not None:
-        yield "It is one of a search: what fair sharing gives its jobs goes to those that may become the best."
+        yield f"{e.standing.sentence[:1].upper()}{e.standing.sentence[1:]}."
+        yield "It is one of a search, whose cores go to those of its jobs that may become the best."
     elif e.rival is not None:
         yield (
             f"The last share of a core went to {_name(e.rival)}, which holds {_cores(e.rival.cores)} and gains "

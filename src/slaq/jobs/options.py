@@ -302,7 +302,7 @@ class JobOptions(TypedDict, total=False):
         Literal["best-first"] | None,
         Option(
             type=choice((BEST_FIRST,)),
-            help="How the jobs of its group that say so share what fair sharing gives them: best-first is for a "
+            help="How the jobs of its group that say so share what they hold together: best-first is for a "
             "search, of which the best job is wanted soon.",
             usual="that of the cluster",
         ),

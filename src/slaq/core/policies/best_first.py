@@ -17,17 +17,22 @@ from slaq.core.sharing import in_turn, least_units
 SPREADS, SIXTH = 1.6, 0.16
 #: Jobs of which something must be known before anything is said of one of which nothing is.
 FEW = 3
+#: The part of its weight that a job counts which can hardly become the best.
+HOPELESS = 0.05
 #: A job that may still become the best gets an epoch after it has waited for so many times the epochs that a round
-#: of all such jobs would take: no more than a twentieth of the time goes there.
-PATIENCE = 20
+#: of all such jobs would take: no more than a twentieth of the time goes there. A job of which too little is known
+#: waits for one such round only.
+PATIENCE, PATIENCE_OF_UNKNOWN = 20, 1
 
 
 @dataclass(frozen=True, slots=True)
 class BestFirst(Policy):
-    """Finds the best job of each search soon: a search holds the fair share of its jobs together, best first.
+    """Finds the best job of each search soon: a search holds the fair share of those of its jobs that may win it.
 
     The jobs of one group that ask for it are a search, and `rest` divides what the other jobs hold in fair sharing.
-    Without `rest`, all jobs of a group are a search, and those without a group are one together.
+    Without `rest`, all jobs of a group are a search, and those without a group are one together. In fair sharing a
+    job that can hardly become the best counts only a twentieth of its weight, so that a search which has found its
+    best leaves the cores to others.
 
     Within a search the jobs that may still become the best come first: those whose forecast does not lie wholly
     above that of the best. Of these the one that may end lowest, by the low end of its forecast, is served first,
@@ -44,11 +49,14 @@ class BestFirst(Policy):
             searching = c.competes
         elif not searching.any():
             return self.rest.allocate(c, capacity)
-        shared = Fair().allocate(c, capacity)
+        weight, searches = c.weight.copy(), list(by_group(c, searching))
+        for rows in searches:
+            weight[rows[~contenders(c.take(rows))]] *= HOPELESS
+        shared = Fair().allocate(replace(c, weight=weight), capacity)
         units, sure, credit = shared.units.copy(), shared.sure.copy(), shared.credit.copy()
         least = np.minimum(least_units(c), units)
         best = np.full(len(c.ids), np.nan)
-        for rows in by_group(c, searching):
+        for rows in searches:
             jobs, held = c.take(rows), least[rows]
             left = int((units[rows] - held).sum())
             units[rows] = held + in_turn(jobs.max_units - held, jobs.order, left, places(jobs))
@@ -65,7 +73,8 @@ def places(jobs: Candidates) -> Integers:
     """Return the place of each job of one search among them, from 0 on: who is served before whom."""
     low = lows(jobs)
     able = contenders(jobs)
-    overdue = able & (jobs.waited >= PATIENCE * np.count_nonzero(able))
+    patience = np.where(jobs.final_low == -np.inf, PATIENCE_OF_UNKNOWN, PATIENCE)
+    overdue = able & (jobs.waited >= patience * np.count_nonzero(able))
     ranked = np.lexsort((jobs.order, low, ~able, ~overdue))
     place = np.empty_like(ranked)
     place[ranked] = np.arange(len(ranked))
