@@ -167,8 +167,8 @@ def lost(jobs: Candidates, known: list[bool] | None = None, often: int = DECISIO
 
 
 def test_losers_are_those_far_above_the_best() -> None:
-    """A job loses once its forecast, two and a half times as wide, lies above the best, three times running."""
-    jobs = search([1.0, 1.5, 3.0], 0.5)
+    """A job loses once its forecast, four times as wide, lies above the best, three times running."""
+    jobs = search([1.0, 2.5, 4.0], 0.5)
     assert lost(jobs) == ["job-2"]
     assert lost(jobs, often=DECISIONS - 1) == []
 
@@ -180,10 +180,11 @@ def test_nobody_loses_before_enough_is_known() -> None:
     assert lost(jobs, [False, True]) == []
     few, many = (
         settled(np.array([3, 4, 9, 10]), np.full(4, 8.0)),
-        settled(np.array([9, 10]), np.full(2, np.nan)),
+        settled(np.array([19, 20]), np.full(2, np.nan)),
     )
     assert few.tolist() == [False, True, True, True]
     assert many.tolist() == [False, True]
+    assert settled(np.array([24, 25]), np.full(2, 50.0)).tolist() == [False, True]
 
 
 @given(final=st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=6), width=st.floats(0, 2))

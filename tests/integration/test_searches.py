@@ -184,7 +184,7 @@ def send(client: Client, name: str, **options: Any) -> str:
 def test_a_search_is_told(client: Client) -> None:
     """Show, why, ls and best say where a job is expected to end, and a loser that it was beaten."""
     best, loser = send(client, "best"), send(client, "loser", stop_losers=True)
-    client.report(best, reports(*curve(0.1, 20).tolist()), offset=0)
+    client.report(best, reports(*curve(0.1, 30).tolist()), offset=0)
     until(lambda: (client.show_job(best)["standing"] or {}).get("low") is not None)
     standing = client.show_job(best)["standing"]
     assert standing["low"] <= 0.11
@@ -192,7 +192,7 @@ def test_a_search_is_told(client: Client) -> None:
     assert "0.1" in slaq("best", "net").stdout
     assert "search" in slaq("show", best).stdout
     assert "is expected to end between" in client.why(best)["text"]
-    client.report(loser, reports(*(5.0 - curve(0.0, 20) / 1e3).tolist()), offset=0)
+    client.report(loser, reports(*(5.0 - curve(0.0, 30) / 1e3).tolist()), offset=0)
     until(lambda: client.show_job(loser)["state"] == "beaten")
     assert "the best is expected below" in client.show_job(loser)["reason"]
     assert client.show_job(best)["state"] == "running"

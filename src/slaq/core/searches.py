@@ -8,12 +8,12 @@ import numpy as np
 from slaq.core.allocation import Candidates
 from slaq.core.arrays import Booleans, Floats, Integers
 
-#: A job is a loser only after so many losses, or a quarter of those that it will report if that is less, though
+#: A job is a loser only after half of the losses that it will report, or so many where that is not known, though
 #: never fewer than FEWEST; and only after it was one at so many decisions in a row.
-SETTLED, FEWEST, DECISIONS = 10, 4, 3
-#: A loser's forecast lies above that of the best even where the interval below it is so many times as wide: more
-#: than three standard deviations.
-WIDTHS = 2.5
+HALF, SETTLED, FEWEST, DECISIONS = 0.5, 20, 4, 3
+#: A loser's forecast lies above that of the best even where the interval below it is so many times as wide: five
+#: standard deviations.
+WIDTHS = 4.0
 
 
 def by_group(candidates: Candidates, searching: Booleans) -> Iterator[Integers]:
@@ -62,5 +62,5 @@ class Losers:
 
 def settled(observed: Integers, total: Floats) -> Booleans:
     """Return of which jobs enough is known, by their losses so far and in all; NaN where that is not known."""
-    enough = np.fmin(SETTLED, np.maximum(total / 4, FEWEST))
+    enough = np.where(np.isnan(total), SETTLED, np.maximum(HALF * total, FEWEST))
     return np.asarray(observed >= enough)
