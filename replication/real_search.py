@@ -38,7 +38,7 @@ SCRIPT = Path(__file__).parents[1] / "examples" / "searching" / "network.py"
 HEADING = "A search with a real script"
 QUEUE, SLAQ = "queue", "slaq, best-first"
 WAYS = (QUEUE, SLAQ)
-RATES, UNITS, EPOCHS = (0.0003, 0.001, 0.003, 0.01, 0.03), (16, 32, 64, 128), 60
+RATES, UNITS, EPOCHS = (0.0003, 0.001, 0.003, 0.01, 0.03), (16, 32, 64, 128), 40
 QUICK_RATES, QUICK_UNITS, QUICK_EPOCHS = (0.001, 0.01), (16, 32), 3
 #: The orders of submission, and those of a quick run.
 ORDERS, QUICK_ORDERS = 3, 1
