@@ -26,9 +26,9 @@ def search_columns(roster: Roster, rows: Integers, forecasts: ForecastTable) -> 
 def finals(roster: Roster, rows: Integers, forecasts: ForecastTable) -> tuple[Floats, Floats, Floats]:
     """Return the best loss of each job at its end as forecast, and the low and the high end of its 80% interval.
 
-    What a job has reached it keeps: none of the three is above its best loss so far. Before the second loss the
-    forecast and the high end are infinite, and the low end is minus infinity. Of a job that has diverged all three
-    are infinite.
+    What a job has reached it keeps: none of the three is above its best loss so far, and all are that loss where no
+    iteration is left. Before the second loss the forecast and the high end are infinite, and the low end is minus
+    infinity. Of a job that has diverged all three are infinite.
     """
     stride = np.maximum(roster.stride[rows], 1)
     known = roster.observed[rows] / stride
@@ -44,7 +44,9 @@ def finals(roster: Roster, rows: Integers, forecasts: ForecastTable) -> tuple[Fl
     mean = forecasts.level - fall
     best = roster.best[rows]
     heard = roster.observed[rows] >= 2
-    final, low, high = (np.minimum(end, best) for end in (mean, mean - below, mean + above))
+    final, low, high = (
+        np.where(left <= 0.0, best, np.minimum(end, best)) for end in (mean, mean - below, mean + above)
+    )
     low = np.where(heard, low, -np.inf)
     lost = roster.diverged[rows]
     return (
