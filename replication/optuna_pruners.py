@@ -35,7 +35,9 @@ class OptunaPruner:
         """Return the pruner of that name."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.RandomSampler(seed=seed)
-        return cls(optuna.create_study(sampler=sampler, pruner=PRUNERS[name](iterations)))
+        # Hyperband draws its brackets by the name of the study, which is random unless given.
+        pruner = PRUNERS[name](iterations)
+        return cls(optuna.create_study(sampler=sampler, pruner=pruner, study_name=f"search {seed}"))
 
     def __call__(self, decision: Decision, history: History) -> Iterator[str]:
         """Yield the jobs to stop."""
