@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slaq import SlaqError
+from slaq.jobs.options import ServiceCommandOptions
 
 #: Seconds after which a way is given up; scripts that have not ended by then never end.
 PATIENCE = 900.0
@@ -33,11 +34,13 @@ class Script:
     needs: tuple[str, ...]
     #: Finds the loss in its output; None where it prints none, so that its end counts.
     pattern: re.Pattern[str] | None
+    #: What it is given on its command line.
+    arguments: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Its name, as the report has it."""
-        return self.path.stem
+        return re.sub(r"[^\w.]+", "-", " ".join((self.path.stem, *self.arguments)))
 
 
 @dataclass(slots=True)
@@ -94,9 +97,9 @@ class Bench:
         with self._watched(scripts) as (runs, began, cpu):
             limits = {} if threads is None else dict.fromkeys(THREADS, str(threads))
             environment = self._environment() | limits
-            words = [str(self.folder / script.name) + "\n" + str(script.path) for script in scripts]
+            words = [f"{self.folder / script.name}\n{shlex.join(self._words(script))}" for script in scripts]
             # The exit status of a script is kept beside its log; that file also says that the script has ended.
-            step = f'cd "$0" && {shlex.quote(str(self.python))} "$1" > log 2>&1; echo $? > status'
+            step = 'cd "$0" && eval "$1" > log 2>&1; echo $? > status'
             command = ["xargs", "-d", "\n", "-n", "2", "-P", str(at_once), "sh", "-c", step]
             with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True) as xargs:
                 assert xargs.stdin is not None
@@ -107,8 +110,10 @@ class Bench:
                     xargs.send_signal(signal.SIGTERM)
             return _way(runs, cpu)
 
-    def under_slaq(self, scripts: Sequence[Script], *, policy: str) -> Way:
-        """Submit the scripts to a service of their own, in this order and without any option."""
+    def under_slaq(
+        self, scripts: Sequence[Script], *, policy: str, options: ServiceCommandOptions | None = None
+    ) -> Way:
+        """Submit the scripts to a service of their own, in this order and without any option but those given."""
         from slaq.client import connect
 
         with self._watched(scripts) as (runs, began, cpu):
@@ -126,13 +131,13 @@ class Bench:
                     began[0] = time.monotonic()
                     jobs = {}
                     for script in scripts:
-                        words = [str(self.python), str(script.path)]
-                        job = client.submit_command(
-                            words,
-                            name=script.name,
-                            cwd=str(self.folder / script.name),
-                            env=self._environment(),
-                        )
+                        own: ServiceCommandOptions = {
+                            "name": script.name,
+                            "cwd": str(self.folder / script.name),
+                            "env": self._environment(),
+                        }
+                        own.update(options or {})
+                        job = client.submit_command(self._words(script), **own)
                         runs[script.name].log = job.directory / "log.txt"
                         jobs[script.name] = job
                     ended = _Ends(jobs)
@@ -143,6 +148,9 @@ class Bench:
                 service.send_signal(signal.SIGTERM)
                 service.wait()
             return _way(runs, cpu)
+
+    def _words(self, script: Script) -> list[str]:
+        return [str(self.python), str(script.path), *script.arguments]
 
     @contextmanager
     def _watched(self, scripts: Sequence[Script]) -> Iterator[tuple[dict[str, Run], list[float], float]]:

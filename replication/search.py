@@ -1,12 +1,15 @@
-"""Rivals on an exploratory search: best model found by time t, and CPU spent, under slaq, ASHA and four others.
+"""Rivals on an exploratory search: best model found by time t under best-first, ASHA, Optuna's pruners and others.
 
 A hundred configurations of one model are trained for the same task, so that their losses can be compared. With
 --data the losses are those of TaskSet's recurrent nets (Metz et al., 2020), one task per seed, configurations that
-never improve included; without it they are generated. Who only wants the best of them may stop the others early,
-which is what successive halving does; slaq stops nobody and improves them all.
+never improve included; without it they are generated. They arrive one after the other, or all at once as a grid
+does. Who only wants the best of them may stop the others early, which is what successive halving and Optuna's
+pruners do; best-first lets them wait, and stops those that have lost where that is asked. A second part puts a
+search beside other jobs, which total-quality divides.
 """
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.recorded_curves import read_curves
+from replication import search_beside as beside
+from replication.configurations import CPU_SECONDS_PER_ITERATION, MAX_UNITS, generated
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
-from replication.intervals import estimate, number, percent, sentences, shown, table
+from replication.intervals import changes, estimate, listed, number, percent, sentences, shown, table
+from replication.optuna_pruners import PRUNERS, OptunaPruner
 from replication.simulated import EPOCH_SECONDS, UNITS
 from replication.successive_halving import SuccessiveHalving
-from slaq.bootstrap import Simulation
+from slaq.bootstrap import Referee, Simulation
 from slaq.core.arrays import Floats
 from slaq.core.demand import Demand
 from slaq.core.events import LossObserved
@@ -26,26 +32,65 @@ from slaq.core.job import JobSpec
 from slaq.reports.style import Pen, pen
 from slaq.simulation.workload import SimulatedJob, Workload
 
-#: The policy that divides the units, and the first rung and eta of the successive halving that stops jobs, if any.
-ARMS: dict[str, tuple[str, tuple[int, int] | None]] = {
-    "fair": ("fair", None),
-    "total-quality": ("total-quality", None),
-    "fifo": ("fifo", None),
-    "shortest-first": ("shortest-first", None),
-    "least-attained": ("least-attained", None),
-    "ASHA": ("fair", (1, 3)),
-    "gentle ASHA": ("fair", (6, 2)),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to search."""
+
+    policy: str = "fair"
+    #: The first rung and eta of the successive halving that stops jobs.
+    halving: tuple[int, int] | None = None
+    #: The name of the pruner of Optuna that stops jobs.
+    pruner: str | None = None
+    stop_losers: bool = False
+
+    def referee(self, search: "Search", iterations: int) -> Referee | None:
+        """Return what stops jobs, if anything does."""
+        if self.pruner is not None:
+            return OptunaPruner.of(self.pruner, iterations, search.seed)
+        if self.halving is None:
+            return None
+        return SuccessiveHalving(first_rung=self.halving[0], eta=self.halving[1])
+
+
+#: Optuna runs as many trials at a time as fit, each to its end, in their order.
+ARMS: dict[str, Arm] = {
+    "best-first": Arm(policy="best-first"),
+    "best-first, losers stopped": Arm(policy="best-first", stop_losers=True),
+    "total-quality": Arm(policy="total-quality"),
+    "fair": Arm(),
+    "fifo": Arm(policy="fifo"),
+    "shortest-first": Arm(policy="shortest-first"),
+    "least-attained": Arm(policy="least-attained"),
+    "ASHA": Arm(halving=(1, 3)),
+    "gentle ASHA": Arm(halving=(6, 2)),
+    **{f"Optuna {name}": Arm(policy="fifo", pruner=name) for name in PRUNERS},
 }
-PENS = {"ASHA": Pen("#1c2126", "-"), "gentle ASHA": Pen("#1c2126", ":")}
+#: The arms that are drawn.
+DRAWN = ("best-first", "total-quality", "fair", "ASHA", "gentle ASHA", "Optuna HyperbandPruner")
+PENS = {
+    "best-first": Pen("#c1272d", "-"),
+    "ASHA": Pen("#1c2126", "-"),
+    "gentle ASHA": Pen("#1c2126", ":"),
+    "Optuna HyperbandPruner": Pen("#6b7280", "--"),
+}
+OURS, RIVAL = "best-first", "gentle ASHA"
 CONFIGURATIONS = 100
 QUICK_CONFIGURATIONS = 30
 MEAN_ARRIVAL = 3.0
-#: Of every configuration alike: they are one model on one data set.
-CPU_SECONDS_PER_ITERATION = 80.0
-MAX_UNITS = 64
 #: A model counts as found when its loss is within this share of the whole range above the best there is.
 NEAR = (0.05, 0.01)
 POINTS = 120
+
+MADE = (
+    f"Simulated: configurations arrive every {MEAN_ARRIVAL:g} s, or all at once, on {UNITS} units, {MAX_UNITS} of "
+    f"which one can use at most; each runs for 50 iterations of {CPU_SECONDS_PER_ITERATION:g} CPU seconds, as it "
+    "tells. ASHA: rungs at 1, 3, 9 and 27 iterations, one in three goes on; gentle ASHA: at 6, 12, 24 and 48, "
+    "one in two goes on; fair sharing among those left. Optuna's pruners as they come, "
+    f"{UNITS // MAX_UNITS} trials at a time. The gap is from the best loss so far to the best of all curves, in "
+    "parts of the range from the median first loss. Times are means over the seeds that got there. Recorded: one "
+    "task of TaskSet per seed. The constants of best-first were chosen on other seeds. "
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +101,26 @@ class Search:
     count: int
     #: The folder of recorded curves; None to generate them.
     recorded: Path | None
+    #: Whether all are submitted at once, as a grid is.
+    at_once: bool = False
 
-    def workload(self) -> Workload:
+    def workload(self, *, best_first: bool = False, stop_losers: bool = False) -> Workload:
         """Return the configurations as jobs, in random order."""
         rng = np.random.default_rng(self.seed)
         losses = self._recorded(rng) if self.recorded else [generated(rng) for _ in range(self.count)]
-        arrivals = np.cumsum(rng.exponential(MEAN_ARRIVAL, len(losses)))
+        arrivals = np.cumsum(rng.exponential(MEAN_ARRIVAL, len(losses))) * (not self.at_once)
         return Workload(
             tuple(
                 SimulatedJob(
                     spec=JobSpec(
-                        id=f"configuration-{k}", arrival=float(arrival), demand=Demand(most=float(MAX_UNITS))
+                        id=f"configuration-{k}",
+                        arrival=float(arrival),
+                        demand=Demand(most=float(MAX_UNITS)),
+                        # A training program tells its number of iterations.
+                        max_iterations=len(curve) - 1,
+                        group="search",
+                        best_first=best_first,
+                        stop_losers=stop_losers,
                     ),
                     losses=curve,
                     cpu_seconds_per_iteration=CPU_SECONDS_PER_ITERATION,
@@ -84,18 +138,6 @@ class Search:
         return [chosen[k] for k in rng.permutation(len(chosen))[: self.count]]
 
 
-def generated(rng: np.random.Generator, iterations: int = 50) -> Floats:
-    """Return the losses of one made-up configuration: how low it gets and how fast are drawn apart."""
-    asymptote = 0.1 + 0.8 * rng.beta(2.0, 3.0)
-    rate, power = np.exp(rng.normal(-0.7, 1.0)), rng.uniform(0.4, 1.6)
-    k = np.arange(iterations + 1.0)
-    curve = asymptote + (1.0 - asymptote) * (1.0 + rate * k) ** -power
-    noise = rng.normal(0.0, 0.005, iterations + 1)
-    noise[0] = 0.0
-    losses: Floats = curve + noise
-    return losses
-
-
 def run(settings: Settings) -> Results:
     """Run every arm on generated configurations, and on recorded ones where there is data."""
     sources: dict[str, Path | None] = {"generated": None}
@@ -103,9 +145,14 @@ def run(settings: Settings) -> Results:
         sources["recorded"] = settings.outside("curves_public")
     count = QUICK_CONFIGURATIONS if settings.quick else CONFIGURATIONS
     results: Results = {"sources": {}}
-    for k, (name, folder) in enumerate(sources.items()):
-        searches = [Search(seed=seed, count=count, recorded=folder) for seed in settings.seeds]
-        results["sources"][name] = _run(searches, settings.part(k, len(sources)))
+    cases = list(product(sources.items(), (False, True)))
+    for k, ((name, folder), at_once) in enumerate(cases):
+        searches = [
+            Search(seed=seed, count=count, recorded=folder, at_once=at_once) for seed in settings.seeds
+        ]
+        told = f"{name}, {'at once' if at_once else 'one after the other'}"
+        results["sources"][told] = _run(searches, settings.part(k, len(cases) + 1))
+    results["beside"] = beside.run(settings.part(len(cases), len(cases) + 1))
     return results
 
 
@@ -128,21 +175,47 @@ def _run(searches: list[Search], settings: Settings) -> dict[str, Any]:
             "final_gap": estimate(each["gap"][-1] for each in seen),
             "gap": gaps.mean(axis=0),
         }
-    return {"configurations": len(searches[0].workload()), "times": grid, "arms": arms}
+    return {
+        "configurations": len(searches[0].workload()),
+        "times": grid,
+        "arms": arms,
+        "soonest": estimate(soonest(search.workload()) for search in searches),
+        "against_rival": changes(
+            [found[search, OURS]["found"][NEAR[-1]] for search in searches],
+            [found[search, RIVAL]["found"][NEAR[-1]] for search in searches],
+        ),
+    }
+
+
+def soonest(workload: Workload) -> float:
+    """Return when the first configuration near the best is there if each is trained alone from its arrival."""
+    best, start = _range(workload)
+    times = [
+        job.spec.arrival + np.argmax(near) * CPU_SECONDS_PER_ITERATION / MAX_UNITS
+        for job in workload
+        if (near := (job.losses - best) / (start - best) <= NEAR[-1]).any()
+    ]
+    return float(min(times))
+
+
+def _range(workload: Workload) -> tuple[float, float]:
+    """Return the best loss of all curves, and the median of their first losses."""
+    return min(job.best_loss for job in workload), float(np.median([job.losses[0] for job in workload]))
 
 
 def one(case: tuple[Search, str]) -> dict[str, Any]:
     """Return the gap to the best model and the CPU spent, at every loss reported under one arm."""
     search, arm = case
-    policy, halving = ARMS[arm]
-    workload = search.workload()
+    way = ARMS[arm]
+    workload = search.workload(best_first=way.policy == OURS, stop_losers=way.stop_losers)
+    iterations = max(len(job.losses) for job in workload) - 1
     history = (
         Simulation(
             workload=workload,
-            policy=policy,
+            policy=way.policy,
             capacity=UNITS,
             epoch_seconds=EPOCH_SECONDS,
-            referee=SuccessiveHalving(first_rung=halving[0], eta=halving[1]) if halving else None,
+            referee=way.referee(search, iterations),
         )
         .run()
         .history
@@ -154,8 +227,7 @@ def one(case: tuple[Search, str]) -> dict[str, Any]:
         if isinstance(event, LossObserved)
     )
     times, losses, cpu = (np.array(column) for column in zip(*reported, strict=True))
-    best = min(job.best_loss for job in workload)
-    start = float(np.median([job.losses[0] for job in workload]))
+    best, start = _range(workload)
     gap = (np.minimum.accumulate(losses) - best) / (start - best)
     spent = np.cumsum(cpu)
     reached = {near: int(np.argmax(gap <= near)) if gap[-1] <= near else None for near in NEAR}
@@ -191,33 +263,34 @@ def sections(results: Results) -> list[Section]:
             *("", "within 5% of the best (CPU h)", "within 1% (CPU h)"),
             *("all ended or stopped", "CPU h in all", "gap at the end"),
         )
-        parts.append(f"{seen['configurations']} {source} configurations:\n\n{table(header, rows)}")
+        told = f"{seen['configurations']} configurations: {source}"
+        bound = f"Nothing can be within 1% before {shown(seen['soonest'], 0, ' s')}."
+        parts.append(f"{told}. {bound}\n\n{table(header, rows)}")
     return [
         Section(
             heading="Rivals on an exploratory search",
             title="Best model found by time t, and CPU spent",
-            ours="\n\n".join(parts),
-            made=f"Simulated: configurations arrive every {MEAN_ARRIVAL:g} s on {UNITS} units, {MAX_UNITS} of "
-            f"which one can use at most; each runs for 50 iterations of {CPU_SECONDS_PER_ITERATION:g} CPU seconds. "
-            "ASHA: rungs at 1, 3, 9 and 27 iterations, one in three goes on; gentle ASHA: rungs at 6, 12, 24 and "
-            "48, one in two goes on; fair sharing among those left. The gap is from the best loss so far to the "
-            "best of all curves, in parts of the range from the median first loss. Times are means over the seeds "
-            "that got there. Recorded: one task of TaskSet per seed.",
+            ours="\n\n".join((*parts, beside.told(results["beside"]))),
+            made=MADE + beside.MADE,
             falls_short=sentences(
-                *(_verdict(source, seen["arms"]) for source, seen in results["sources"].items()),
+                *(_verdict(source, seen) for source, seen in results["sources"].items()),
                 _cheaper(results["sources"]),
                 "Gentle ASHA was added once the usual rungs had been seen to miss good recorded configurations.",
             ),
             pictures=tuple(
                 Picture(
-                    name=f"search-{source}",
-                    alt=f"Gap to the best model against time by policy, {source} configurations",
+                    name=f"search-{_slug(source)}",
+                    alt=f"Gap to the best model against time by policy: {source}",
                     draw=lambda figure, seen=seen: _draw(figure, seen),  # type: ignore[misc]
                 )
                 for source, seen in results["sources"].items()
             ),
         )
     ]
+
+
+def _slug(source: str) -> str:
+    return source.replace(",", "").replace(" ", "-")
 
 
 def _found(seen: dict[str, Any], near: float) -> str:
@@ -228,47 +301,44 @@ def _found(seen: dict[str, Any], near: float) -> str:
     return f"{shown(time, 0, ' s')} [{number(cpu['mean'] / 3600)}]{missed}"
 
 
-def _verdict(source: str, arms: dict[str, Any]) -> str:
-    """Return who found a model within 1% sooner than total-quality did, and who did not always find one."""
-    near = str(NEAR[-1])
-    ours = arms["total-quality"]["found"][near]
+def _verdict(source: str, seen: dict[str, Any]) -> str:
+    """Return how much sooner best-first found a model within 1%, who was sooner still, and who did not find one."""
+    near, arms = str(NEAR[-1]), seen["arms"]
+    ours = arms[OURS]["found"][near]
     sooner = [
         arm
-        for arm, seen in arms.items()
-        if seen["found"][near]["n"] == ours["n"] and seen["found"][near]["mean"] < ours["mean"]
+        for arm, each in arms.items()
+        if arm != OURS
+        and each["found"][near]["n"] == ours["n"]
+        and each["found"][near]["mean"] < ours["mean"]
     ]
-    missed = [arm for arm, seen in arms.items() if seen["found"][near]["n"] < ours["n"]]
+    missed = [arm for arm, each in arms.items() if each["found"][near]["n"] < each["end"]["n"]]
     return sentences(
-        f"On {source} configurations these found a model within 1% sooner than total-quality: {', '.join(sooner)}."
-        if sooner
-        else f"On {source} configurations nobody found a model within 1% sooner than total-quality in every seed.",
-        f"Not in every seed did {' and '.join(missed)} find one." if missed else "",
+        f"{source[0].upper()}{source[1:]}: against {RIVAL} the time of {OURS} to within 1% changes by "
+        f"{percent(seen['against_rival'])}.",
+        f"Sooner were {listed(sooner)}." if sooner else "",
+        f"Not in every seed did {listed(missed)} find one." if missed else "",
     )
 
 
 def _cheaper(sources: dict[str, Any]) -> str:
-    """Return who spends less CPU than total-quality on all configurations."""
+    """Return who spends less CPU than best-first on all configurations."""
     cheaper = [
         arm
         for arm in ARMS
-        if all(
-            s["arms"][arm]["cpu"]["mean"] < 0.9 * s["arms"]["total-quality"]["cpu"]["mean"]
-            for s in sources.values()
-        )
+        if all(s["arms"][arm]["cpu"]["mean"] < 0.9 * s["arms"][OURS]["cpu"]["mean"] for s in sources.values())
     ]
     if not cheaper:
         return ""
-    return (
-        f"To the end of the search {' and '.join(cheaper)} spent less CPU: few configurations are trained to their "
-        "end. Who wants one model, not all of them, should stop the others, under slaq too."
-    )
+    return f"To the end {listed(cheaper)} spent less CPU: few configurations are trained to their end."
 
 
 def _draw(figure: Figure, seen: dict[str, Any]) -> None:
     axes = figure.subplots()
-    for arm, each in seen["arms"].items():
+    for arm in DRAWN:
         style = PENS.get(arm) or pen(arm)
-        axes.plot(seen["times"], 100 * np.array(each["gap"]), label=arm, color=style.color, ls=style.dash)
+        gap = 100 * np.array(seen["arms"][arm]["gap"])
+        axes.plot(seen["times"], gap, label=arm, color=style.color, ls=style.dash)
     axes.set(xlabel="time (s)", ylabel="gap to the best model (%)", yscale="symlog", ylim=(0, 100))
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_yticks([0, 1, 3, 10, 30, 100], ["0", "1", "3", "10", "30", "100"])
@@ -277,11 +347,9 @@ def _draw(figure: Figure, seen: dict[str, Any]) -> None:
 
 
 def key_figures(results: Results) -> list[KeyFigure]:
-    """Return how soon total-quality finds a model within 5% of the best."""
+    """Return how soon best-first finds a model within 1% of the best."""
     return [
-        KeyFigure(
-            name=f"seconds to within 5%, {source}", value=seen["arms"]["total-quality"]["found"][str(NEAR[0])]
-        )
+        KeyFigure(name=f"seconds to within 1%, {source}", value=seen["arms"][OURS]["found"][str(NEAR[-1])])
         for source, seen in results["sources"].items()
     ]
 

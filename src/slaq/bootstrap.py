@@ -21,7 +21,17 @@ from slaq.core.explanation import PolicyRule
 from slaq.core.forecast import METHODS
 from slaq.core.forecaster import Forecaster
 from slaq.core.outcome import JobCurve, Outcome, measure
-from slaq.core.policies import Deadline, Fair, Fifo, LeastAttained, MinQuality, ShortestFirst, TotalQuality
+from slaq.core.policies import (
+    BestFirst,
+    Deadline,
+    Fair,
+    Fifo,
+    LeastAttained,
+    MinQuality,
+    ShortestFirst,
+    TotalQuality,
+    searching,
+)
 from slaq.core.roster import Roster
 from slaq.engines.clock import WallClock
 from slaq.engines.journal import Ending, Journal, Listener
@@ -56,6 +66,7 @@ _LIVE: dict[str, Callable[[], Policy]] = {
     "shortest-first": ShortestFirst,
     "least-attained": LeastAttained,
     "deadline": Deadline,
+    "best-first": BestFirst,
 }
 #: Total quality with the true curves in place of forecasts; only a simulation has those.
 CLAIRVOYANT = "clairvoyant"
@@ -185,7 +196,7 @@ class Simulation:
             engine=engine,
             store=store,
             clock=clock,
-            policy=make_policy(self.policy) if isinstance(self.policy, str) else self.policy,
+            policy=searching(make_policy(self.policy) if isinstance(self.policy, str) else self.policy),
             appraiser=self._appraiser(),
             roster=Roster(make_forecaster(forecaster) if isinstance(forecaster, str) else forecaster),
         )
@@ -371,7 +382,7 @@ def go_live(
         engine=engine,
         store=store,
         clock=clock,
-        policy=chosen,
+        policy=searching(chosen),
         appraiser=Appraiser(epoch_seconds=epoch_seconds, units_per_core=units_per_core),
         roster=Roster(make_forecaster("slaq")),
         admission=Admission(

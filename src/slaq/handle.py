@@ -45,6 +45,8 @@ class Job:
     def __init__(self, cluster: JobHost, job_id: str, asked: JobOptions) -> None:
         #: The name by which the cluster knows the job.
         self.id = job_id
+        #: The options that it was submitted with.
+        self.asked = asked
         self._cluster = cluster
         self._stop_at, self._target = asked["stop_at"], asked["target_loss"]
         self._limit = asked["max_iterations"]
@@ -181,7 +183,7 @@ class Job:
             return ""
 
     def done(self) -> bool:
-        """Return whether the job has ended: completed, diverged, failed or cancelled."""
+        """Return whether the job has ended: completed, diverged, failed, beaten or cancelled."""
         return self._ending is not None
 
     def running(self) -> bool:
@@ -209,7 +211,7 @@ class Job:
         If the job was ended by `stop_at`, `max_iterations` or `time_budget`, this is what the program returned
         after it caught `Cancelled`, or else the state that it last gave to `checkpoint`, or None. Raises what the
         program raised, `JobFailedError` if the program was lost, `JobDivergedError` if its last loss was no number,
-        `CancelledError` if the job was cancelled.
+        `CancelledError` if the job was cancelled, or ended as beaten in its search.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -221,7 +223,7 @@ class Job:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the job's end and return what its program raised; None if the job completed."""
         ending = self._await_end(timeout)
-        if ending.state is JobState.CANCELLED:
+        if ending.state in (JobState.CANCELLED, JobState.BEATEN):
             raise CancelledError
         if ending.state is JobState.COMPLETED:
             return None

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from slaq.bootstrap import make_live_policy
-from slaq.core.policies import BetweenOwners
+from slaq.core.policies import BetweenOwners, searching
 from slaq.service.replaying import Question
 from slaq.simulation.whatif import Alternative, replay
 
@@ -19,7 +19,7 @@ def answer(question: Question) -> list[dict[str, Any]]:
     alternatives = [
         Alternative(
             name=asked.name,
-            policy=BetweenOwners(make_live_policy(asked.policy), **question.sharing),
+            policy=BetweenOwners(searching(make_live_policy(asked.policy)), **question.sharing),
             capacity=asked.cores,
         )
         for asked in question.alternatives

@@ -37,7 +37,7 @@ from slaq.core.job import JobSpec, JobState
 from slaq.engines.journal import Ending, Listener
 from slaq.handle import Job
 from slaq.jobs.option_types import shown
-from slaq.jobs.options import JobOptions
+from slaq.jobs.options import JobOptions, check_search
 from slaq.jobs.specs import spec_of
 from slaq.ports import History, LiveEngine
 
@@ -145,6 +145,9 @@ class RunningCluster(Listener, ABC):
         elif isinstance(event, JobDelayed):
             self._jobs[event.job_id]._delay(event.sentence)
         elif isinstance(event, JobEnded) and ending is not None:
+            beaten = self._scheduling.scheduler.beaten.get(event.job_id)
+            if beaten is not None and ending.state is JobState.CANCELLED:
+                ending = replace(ending, state=JobState.BEATEN, reason=beaten)
             self._jobs[event.job_id]._end(ending)
             self.wake()
 
@@ -235,6 +238,7 @@ class RunningCluster(Listener, ABC):
             for awaited in (*asked["after"], *asked["after_any"]):
                 if awaited not in self._jobs:
                     raise UnknownJobError(awaited)
+            check_search(asked, (job.asked for job in self._jobs.values() if not job.done()))
             numbered = (f"{usual_name}-{number}" for number in count(1))
             job_id = asked["name"] or next(name for name in numbered if name not in self._jobs)
             if job_id in self._jobs:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slaq.core.admission import Admission, Review
@@ -12,8 +12,10 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.events import Event, JobEnded, JobLost
+from slaq.core.explanation import why_beaten
 from slaq.core.job import JobState
 from slaq.core.roster import Roster
+from slaq.core.searches import Losers, settled
 from slaq.core.sizes import fit_sizes
 from slaq.ports import Clock, Engine, Store
 
@@ -45,6 +47,9 @@ class Scheduler:
     review: Review = field(default_factory=Review)
     #: The jobs that the engine has lost, by id; they are started again in the coming epoch.
     lost: list[str] = field(default_factory=list)
+    #: Finds the jobs of searches that are to be ended, and why those are that have not ended yet, by id.
+    losers: Losers = field(default_factory=Losers)
+    beaten: dict[str, str] = field(default_factory=dict)
     #: Epochs begin at whole multiples of their length: the next of these multiples.
     next_multiple: int = 0
 
@@ -93,7 +98,7 @@ class Scheduler:
             )
 
         # 2. Drain: what has happened goes into the store first, then into the histories.
-        events = self.engine.poll()
+        events = [self._as_beaten(event) for event in self.engine.poll()]
         self.store.append(events)
         self._note_absent(events)
         began = time.process_time()
@@ -116,7 +121,31 @@ class Scheduler:
         spent = time.process_time() - began
         decision = explain(appraisal, allocation, self.epoch - 1, now, spent)
         self.store.record(decision, grant)
+        self._stop_losers(appraisal, decision)
         return decision
+
+    def _stop_losers(self, appraisal: Appraisal, decision: Decision) -> None:
+        """End the jobs that have practically no chance to become the best of their search, where this was asked."""
+        if not len(decision.best_final):
+            return
+        rows, running = appraisal.rows, self.admission.running.jobs
+        known = settled(self.roster.observed[rows], self.roster.total[rows])
+        lost = self.losers.find(
+            appraisal.candidates, known, lambda job_id: job_id in running and running[job_id].stop_losers
+        )
+        for job_id in lost:
+            if job_id not in self.beaten:
+                self.beaten[job_id] = why_beaten(decision, job_id)
+                self.engine.stop(job_id)
+
+    def _as_beaten(self, event: Event) -> Event:
+        """Return the event, told as the end of a beaten job where the scheduler stopped it as such."""
+        if not isinstance(event, JobEnded):
+            return event
+        reason = self.beaten.pop(event.job_id, "")
+        if not reason or event.state is not JobState.CANCELLED:
+            return event
+        return replace(event, state=JobState.BEATEN, reason=reason)
 
     def _restart_lost(self) -> None:
         lost, self.lost = self.lost, []

@@ -36,6 +36,8 @@ BAD: dict[str, list[Any]] = {
     "checkpoint": ["", 3],
     "tags": ["night", ["two words"], [""], [1], [f"t{k}" for k in range(51)]],
     "group": ["", "two words", "../x", "x" * 81, 3],
+    "policy": ["", "fair", "best_first", 1],
+    "stop_losers": ["yes", 1],
     "parameters": ["lr=1", {"a b": 1}, {"": 1}, {"a": [1]}, {"a": None}, {"a": "x" * 1001}, {"a": 2**63}],
     "notify": ["", 3, ["mail"], "x" * 10_001],
     "user": ["", "two words", 3],
@@ -58,6 +60,8 @@ CONFLICTS: list[tuple[str, dict[str, Any]]] = [
     ("loss", {"loss": "rmse", "loss_pattern": "loss (.+)"}),
     ("trains", {"loss": "rmse", "trains": False}),
     ("trains", {"trains": False, "loss_file": "l.csv"}),
+    ("stop_losers", {"stop_losers": True}),
+    ("policy", {"policy": "best-first", "group": "net", "trains": False}),
 ]
 REFUSED = [(name, {name: value}) for name, values in BAD.items() for value in values] + CONFLICTS
 

@@ -108,7 +108,7 @@ FILES: dict[str, tuple[str, OptionSet[Any]]] = {
     "program on Spark": ("[cluster]\nengine = 'spark'\n[[job]]\nprogram = 'own.py:train'\n", SPARK_PROGRAM),
 }
 #: Keys of a job that are not options.
-OTHER_KEYS = {"algorithm", "program", "fit", "command", "data", "target", "parameters", "group"}
+OTHER_KEYS = {"algorithm", "program", "fit", "command", "data", "target", "parameters"}
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from replication.experiment import Settings, recorded_curves
+from replication.optuna_pruners import PRUNERS, OptunaPruner
 from replication.other_work import mixed, one
 from replication.philly import DAY, busiest_day
+from replication.real_search import summary
 from replication.search import Search
 from replication.simulated import Arm, Load, binned, loads
 from replication.successive_halving import SuccessiveHalving
@@ -68,6 +70,32 @@ def test_a_job_stopped_at_a_rung_ends_as_cancelled() -> None:
         if isinstance(event, JobEnded)
     }
     assert ends == {"job-0": JobState.COMPLETED, "job-1": JobState.CANCELLED, "job-2": JobState.CANCELLED}
+
+
+@pytest.mark.parametrize("name", PRUNERS)
+def test_a_pruner_of_optuna_stops_jobs(name: str) -> None:
+    """Optuna's pruners learn from jobs that complete, stop later ones that are worse, and never the best."""
+    workload = flat_jobs([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0])
+    referee = OptunaPruner.of(name, 30, seed=1)
+    run = Simulation(workload=workload, policy="fifo", capacity=1, referee=referee).run()
+    ends = [
+        event.state
+        for job in workload
+        for event in run.history.events(job.spec.id)
+        if isinstance(event, JobEnded)
+    ]
+    assert ends[0] is JobState.COMPLETED
+    assert JobState.CANCELLED in ends[1:]
+
+
+def test_a_real_search_is_measured_by_its_best_variant() -> None:
+    """The variant with the lowest loss in any way is the best; it counts as found within 1% of its range."""
+    losses = {"a": [(1.0, 1.0), (2.0, 0.2), (3.0, 0.1)], "b": [(1.0, 1.0), (5.0, 0.005), (6.0, 0.0)]}
+    later = {name: [(10 + at, loss) for at, loss in curve[:2]] for name, curve in losses.items()}
+    ways = {"queue": {"losses": losses}, "slaq, best-first": {"losses": later}}
+    found = summary([{"ways": ways}], 2)
+    assert found["best"] == "b"
+    assert [way["found"] for way in found["orders"][0]["ways"].values()] == [5.0, 15.0]
 
 
 def test_the_same_seed_gives_the_same_jobs() -> None:

@@ -204,6 +204,7 @@ def submit(cluster: RunningCluster, table: JobTable, *, since: float = 0.0) -> J
     """Submit a job of the file so many seconds after the start of the batch, from which arrivals count."""
     arrival = max(table.arrival - since, 0.0)
     work, options = table.work, {**table.options, "name": table.name, "arrival": arrival}
+    options["group"] = table.group or table.own_group
     there = {job.id for job in cluster.jobs()}
     for name in options.get("after", ()):
         if name not in there:

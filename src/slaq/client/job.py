@@ -196,8 +196,8 @@ class ServiceJob:
         """Wait for the job's end; return 0, the exit status of a job that completed.
 
         Raises `JobFailedError` if it failed, `JobDivergedError` if its last loss was no number, `CancelledError`
-        if it was cancelled. What a program returned stays in its directory: the service never reads what programs
-        wrote.
+        if it was cancelled, or ended as beaten in its search. What a program returned stays in its
+        directory: the service never reads what programs wrote.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -208,7 +208,7 @@ class ServiceJob:
         """Wait for the job's end; return why it failed, or None if it completed."""
         if not self.wait(timeout=timeout):
             raise TimeoutError(f"job {self.id!r} has not ended within {timeout} seconds")
-        if self._view.state is JobState.CANCELLED:
+        if self._view.state in (JobState.CANCELLED, JobState.BEATEN):
             raise CancelledError
         if self._view.state is JobState.COMPLETED:
             return None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from slaq.core.explanation import Standing
 from slaq.core.job import JobState, Observation
 from slaq.service.records import JobView, Notice, Prospect
 
@@ -27,6 +28,7 @@ def job_view(found: Mapping[str, Any]) -> JobView:
         "after_any": tuple(found["after_any"]),
         "sizes": sizes if isinstance(sizes, str) else tuple(sizes),
         "prospect": record(Prospect, found["prospect"]),
+        "standing": None if found.get("standing") is None else record(Standing, found["standing"]),
     }
     return record(JobView, {**found, **told})
 

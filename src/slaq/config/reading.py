@@ -25,7 +25,7 @@ from slaq.config.values import (
 from slaq.config.works import OPTION_SETS, WORK_KEYS, WorkReader, option_set
 from slaq.core.errors import GridError, UnknownNameError
 from slaq.jobs.grid import check_count, combinations
-from slaq.jobs.options import CLUSTER, COMMAND, PATHS, SERVICE, WAITS, conflict_in
+from slaq.jobs.options import CLUSTER, COMMAND, PATHS, WAITS, conflict_in
 
 
 def read_jobs_file(path: Path, vocabulary: Vocabulary) -> JobsFile:
@@ -103,8 +103,10 @@ class _JobReader:
         before = len(self._diagnostics)
         options = self._options(section)
         name = options.pop("name", None)
-        group = section.option(SERVICE.options["group"])
+        group = options.pop("group", None)
         grid = self._grid(section)
+        if "policy" in options and group is None and len(grid) == 1:
+            section.note("policy", "the job has a policy and no group", 'add group = "name", or a grid')
         if name is not None:
             self._claim(name, len(grid), (*place, "name"))
         works = self._works.read(section, grid, options)

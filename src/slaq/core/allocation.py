@@ -56,6 +56,20 @@ class Candidates:
     #: Units, a real number, that make the target likely if the job holds them until its deadline; 0 if there is
     #: no deadline or the target is reached; infinite if the target cannot be reached in time.
     needed: Floats
+    #: The group of the job, as a number above 0 of which a group has one; 0 for no group.
+    group: Integers
+    #: Whether the job is one of a search: the best job of its group is wanted soon.
+    searches: Booleans
+    #: The best loss that the job is forecast to have had at its end, with an 80% interval, turned so that less is
+    #: better. Before the second loss it is infinite, with a low end of minus infinity; of a job that has diverged
+    #: it is infinite, low end included.
+    final: Floats
+    final_low: Floats
+    final_high: Floats
+    #: The best loss of the jobs of its group that have completed; infinite without any.
+    record: Floats
+    #: Epochs since the job last held a unit, or since its start.
+    waited: Integers
     #: By row, for jobs that cannot run with every unit count: the counts they can run with, ascending.
     sizes: Mapping[int, Integers] = field(default_factory=dict)
     #: Units owed to each job because its size was below its allocation; 0 for jobs that can run with any count.
@@ -71,11 +85,17 @@ class Candidates:
             self, ids=ids, sizes={}, work=work, **{name: getattr(self, name)[rows] for name in _BY_JOB}
         )
 
+    def within(self, budget: int) -> Self:
+        """Return the same jobs with gains up to this budget of units."""
+        columns = max(int(self.grid.searchsorted(budget)) + 1, 2)
+        return replace(self, grid=self.grid[:columns], gain=self.gain[:, :columns])
+
 
 #: The arrays of `Candidates` that have one element, or one row, per job.
 _BY_JOB = (
     *("order", "competes", "weight", "min_units", "max_units", "reserved_units", "held", "loss", "gain"),
     *("attained", "remaining", "credit", "owner", "seconds_left", "needed"),
+    *("group", "searches", "final", "final_low", "final_high", "record", "waited"),
 )
 
 
@@ -94,6 +114,9 @@ class Allocation:
     #: to the owner, and the owner's share in units (a real number).
     owner_credit: Floats = field(default_factory=lambda: np.empty(0))
     owner_share: Floats = field(default_factory=lambda: np.empty(0))
+    #: The loss below which the best job of each job's search is forecast to end, turned as `Candidates.final` is;
+    #: NaN for a job of no search; empty if there is no search.
+    best_high: Floats = field(default_factory=lambda: np.empty(0))
 
     def as_dict(self) -> dict[str, int]:
         """Return the units by job id."""

@@ -4,6 +4,7 @@ Units exist only from here to the grant. Everywhere else, amounts are cores.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.deadlines import needed_cores
 from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
+from slaq.core.finals import search_columns
 from slaq.core.forecaster import ForecastTable
 from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, gains, unit_grid
 from slaq.core.quality import LASTING
@@ -154,6 +156,7 @@ class Appraiser:
             seconds_left=roster.deadline[rows] - now,
             needed=needed_cores(roster, rows, forecasts, cpu, np.minimum(roster.most[rows], cores), now)
             * self.units_per_core,
+            **search_columns(roster, rows, forecasts),
             sizes=self._sizes(roster, rows, capacity),
             size_credit=roster.size_credit[rows] * self.units_per_core,
             work=ends.left * cpu,
@@ -353,7 +356,22 @@ def explain(
         owner_share=allocation.owner_share * unit,
         to_end=appraisal.ends.left,
         finish=finish,
+        **_finals(appraisal, allocation),
     )
+
+
+def _finals(appraisal: Appraisal, allocation: Allocation) -> dict[str, Any]:
+    """Return what the jobs of searches are forecast to end at, if there are any, in their own loss."""
+    if not len(allocation.best_high):
+        return {}
+    c, maximize = appraisal.candidates, appraisal.maximize
+    searching = ~np.isnan(allocation.best_high)
+    columns = (c.final_low, c.final_high, allocation.best_high)
+    low, high, best = (
+        turned_rows(np.where(searching & np.isfinite(column), column, np.nan), maximize) for column in columns
+    )
+    interval = {"final_low": np.fmin(low, high), "final_high": np.fmax(low, high)}
+    return {**interval, "best_final": best, "searching": searching}
 
 
 def at_units(grid: Integers, table: Floats, units: Integers) -> Floats:

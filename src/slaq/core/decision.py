@@ -56,6 +56,14 @@ class Decision:
     reduction: Floats = field(default_factory=_none)
     #: Whether the job competes by its loss.
     competes: Booleans = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    #: Of the jobs of searches, in their own loss: the 80% interval of the best loss that they are forecast to have
+    #: had at their end, and what the best of their search is forecast to end at or better; NaN for other jobs, and
+    #: before the second loss. Empty if there is no search.
+    final_low: Floats = field(default_factory=_none)
+    final_high: Floats = field(default_factory=_none)
+    best_final: Floats = field(default_factory=_none)
+    #: Whether the job is one of a search.
+    searching: Booleans = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     #: The owner of the job, as an index into `owners`.
     owner: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     owners: tuple[str, ...] = ()

@@ -56,6 +56,36 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a job of a search stands in it, in its own loss."""
+
+    #: The 80% interval of the best loss that it is forecast to have had at its end; None before its second loss.
+    low: float | None
+    high: float | None
+    #: The best of the search is forecast to end at this or better; None while that is not known.
+    best: float | None
+    #: Whether the numbers of the search should rise.
+    maximize: bool
+
+    @property
+    def able(self) -> bool:
+        """Whether the job may still become the best."""
+        mine = self.high if self.maximize else self.low
+        return (
+            mine is None or self.best is None or (mine >= self.best if self.maximize else mine <= self.best)
+        )
+
+    @property
+    def sentence(self) -> str:
+        """How the job stands, for a person; no full stop."""
+        if self.low is None or self.high is None:
+            return "too little is known yet of where its loss will end"
+        what, better = ("number", "above") if self.maximize else ("loss", "below")
+        own = f"its {what} is expected to end between {self.low:.4g} and {self.high:.4g}"
+        return own if self.best is None else f"{own}; the best is expected {better} {self.best:.4g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Why a job holds its cores.
 
@@ -105,6 +135,8 @@ class Explanation:
     owner_share: float | None
     owner_cores: float | None
     rival: Rival | None
+    #: None for a job of no search.
+    standing: Standing | None
     prospects: JobProspects | None
     #: Sentences on why the job does not hold more cores.
     reasons: tuple[str, ...]
@@ -124,6 +156,25 @@ class Explanation:
         nobody = replace(self.rival, id=None)
         hidden = tuple(reason.replace(_name(self.rival), _name(nobody)) for reason in self.reasons)
         return replace(self, rival=nobody, reasons=hidden)
+
+
+def standing_of(decision: Decision, row: int) -> Standing | None:
+    """Return how the job of this row stands in its search; None for a job of no search."""
+    if not len(decision.best_final) or not decision.searching[row]:
+        return None
+    return Standing(
+        low=_finite(float(decision.final_low[row])),
+        high=_finite(float(decision.final_high[row])),
+        best=_finite(float(decision.best_final[row])),
+        maximize=bool(decision.maximize[row]),
+    )
+
+
+def why_beaten(decision: Decision, job_id: str) -> str:
+    """Return why a job of this decision is ended as beaten."""
+    standing = standing_of(decision, decision.ids.index(job_id))
+    told = "" if standing is None else f": {standing.sentence}"
+    return f"it had practically no chance to become the best of its search{told}"
 
 
 def explain_job(
@@ -177,6 +228,7 @@ def explain_job(
         owner_share=float(decision.owner_share[owner]) if shared else None,
         owner_cores=float(decision.cores[decision.owner == owner].sum()) if shared else None,
         rival=_rival(decision, row),
+        standing=standing_of(decision, row),
         prospects=None if prospects is None else _job_prospects(prospects, row),
         reasons=(),
     )
@@ -247,12 +299,12 @@ def _reasons(e: Explanation, decision: Decision, row: int, policy: PolicyRule | 
         share = _cores(e.fair_share)
         yield f"the job reports no loss, so it holds its reservation or its fair share of {share}"
     elif not decision.diverged[row]:
-        yield from _why_no_more(e, policy)
+        yield from _why_no_more(e, policy) if e.standing is None else _why_it_waits(e, e.standing)
     if e.owner_share is not None and e.owner_cores is not None and e.owner_cores < decision.cores.sum():
         full = e.owner_cores >= e.owner_share - e.step
         held = "all of it is used" if full else f"{_cores(e.owner_cores)} of it are used"
         yield f"the share of its owner {e.owner!r} is {e.owner_share:.4g} of {_cores(e.capacity)}, and {held}"
-    if e.cores == 0 and e.capacity:
+    if e.cores == 0 and e.capacity and e.standing is None:
         least = "1 core" if e.step == 1 else f"{e.step:.3g} of a core"
         yield f"the job's guarantee is below {least}, so it runs in turn with others"
 
@@ -261,6 +313,14 @@ def _ends_last(e: Explanation, policy: PolicyRule | None) -> bool:
     """Tell whether the job holds its maximum because it would end last."""
     by_gain = policy is not None and policy.by_gain and e.losses_left is not None
     return by_gain and e.most is not None and e.guarantee >= e.most > e.fair_share
+
+
+def _why_it_waits(e: Explanation, standing: Standing) -> Iterator[str]:
+    """Yield why a job of a search does not hold more."""
+    if not standing.able:
+        yield "it can hardly become the best of its search, so it waits while others of it can use the cores"
+    elif e.cores < e.fair_share:
+        yield "it may still become the best of its search, and jobs that may end better are served first"
 
 
 def _why_no_more(e: Explanation, policy: PolicyRule | None) -> Iterator[str]:
@@ -302,7 +362,10 @@ def _sentences(e: Explanation) -> Iterator[str]:
             f"The job ends after about {_losses(e.losses_left)} more, and coming nearer to its end counts as "
             f"another {e.finish:.3g}."
         )
-    if e.rival is not None:
+    if e.standing is not None:
+        yield f"{e.standing.sentence[:1].upper()}{e.standing.sentence[1:]}."
+        yield "It is one of a search, whose cores go to those of its jobs that may become the best."
+    elif e.rival is not None:
         yield (
             f"The last share of a core went to {_name(e.rival)}, which holds {_cores(e.rival.cores)} and gains "
             f"{e.rival.last_step:.3g} by that share."

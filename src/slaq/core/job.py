@@ -19,6 +19,8 @@ class JobState(StrEnum):
     DIVERGED = "diverged"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    #: Ended, as its owner asked, because it had practically no chance to become the best of its search.
+    BEATEN = "beaten"
 
     @property
     def ended(self) -> bool:
@@ -28,7 +30,7 @@ class JobState(StrEnum):
     @property
     def perfect(self) -> str:
         """The word for an ended job that goes on from "has": "failed", or "been cancelled"."""
-        return "been cancelled" if self is JobState.CANCELLED else str(self)
+        return f"been {self}" if self in (JobState.CANCELLED, JobState.BEATEN) else str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,12 @@ class JobSpec:
     #: Ids of the jobs that must have completed before this one starts, and of those that must have ended.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
+    #: The group of its owner that the job belongs to; empty for none.
+    group: str = ""
+    #: Whether the jobs of its group are a search, of which the best one is wanted soon.
+    best_first: bool = False
+    #: Whether the job is ended once it has practically no chance to become the best of its search.
+    stop_losers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from slaq.core.events import (
     TrainingChanged,
 )
 from slaq.core.forecaster import Forecaster, Rows
-from slaq.core.job import JobSpec, Observation
+from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.progress import is_number
 from slaq.core.quality import LASTING, without_spikes
 from slaq.core.runtime import RuntimeModel
@@ -67,6 +67,8 @@ class Roster(Rows):
         self.owners: dict[str, int] = {}
         #: Cores owed to each owner from rounding, in the order of `owners`.
         self.owner_credit: list[float] = []
+        #: The numbers of the groups, from 1 on, by owner, name and whether their numbers should rise.
+        self._groups: dict[tuple[str, str, bool], int] = {}
         self._free: list[int] = []
         self._submitted = 0
         #: By job id: the demand of the owner, and the demand that the running job reported.
@@ -103,6 +105,11 @@ class Roster(Rows):
         self.stops = np.zeros(size, dtype=bool)
         #: The number of iterations after which the job ends, as its owner asks; NaN for no such end.
         self.limit = np.zeros(size)
+        #: The number of the job's group, 0 for none, and whether the best job of that group is wanted soon.
+        self.group = np.zeros(size, dtype=np.int64)
+        self.searches = np.zeros(size, dtype=bool)
+        #: The best loss of the jobs of its group that have completed; infinite without any.
+        self.record = np.zeros(size)
         #: Whether the job is paused: it holds no cores and is not a candidate.
         self.paused = np.zeros(size, dtype=bool)
 
@@ -145,6 +152,8 @@ class Roster(Rows):
         self.size_credit = np.zeros(size)
         #: The mean of the job's cores over the last epochs, for forecasts of jobs that take turns.
         self.usual_cores = np.zeros(size)
+        #: Epochs since the job last held cores, or since its start.
+        self.waited = np.zeros(size, dtype=np.int64)
 
     def admit(self, spec: JobSpec, now: float) -> None:
         """Add a job that starts now."""
@@ -170,9 +179,20 @@ class Roster(Rows):
         self.stop_at[row] = implied if spec.stop_at is None else spec.stop_at
         self.stops[row] = spec.stop_at is not None
         self.limit[row] = np.nan if spec.max_iterations is None else spec.max_iterations
+        self._join(row, spec)
         self.total[row] = self.limit[row]
         self.stride[row] = 1
         self.since[row] = now
+
+    def _join(self, row: int, spec: JobSpec) -> None:
+        """Put a job into its group; numbers that should fall are never compared with numbers that should rise."""
+        self.searches[row] = spec.best_first
+        self.record[row] = np.inf
+        if spec.group:
+            unused = max(self._groups.values(), default=0) + 1
+            number = self._groups.setdefault((spec.owner, spec.group, spec.maximize), unused)
+            self.record[row] = self.record[self.group == number].min(initial=np.inf)
+            self.group[row] = number
 
     def absorb(self, events: Sequence[Event]) -> None:
         """Apply events in order; ignore events of jobs without a row."""
@@ -238,7 +258,14 @@ class Roster(Rows):
             case JobLost():
                 pass  # What the job has learned and is owed stays; the scheduler starts the job again.
             case JobEnded():
+                self._keep_record(row, event.state)
                 self._dismiss(event.job_id)
+
+    def _keep_record(self, row: int, state: JobState) -> None:
+        """Keep the best loss of a job that completes for the others of its group."""
+        if state is JobState.COMPLETED and self.group[row] and self.observed[row] and not self.diverged[row]:
+            peers = self.group == self.group[row]
+            self.record[peers] = np.minimum(self.record[peers], self.best[row])
 
     def hold(self, rows: Integers, grant: Grant, now: float) -> None:
         """Set what all active jobs, whose rows these are, hold from now on."""
@@ -253,6 +280,7 @@ class Roster(Rows):
         usual[new] = cores[new]
         self.usual_cores[rows] = usual
         self.cores[rows] = cores
+        self.waited[rows] = np.where(cores > 0, 0, self.waited[rows] + 1)
         self.credit[rows] = grant.credit
         self.size_credit[rows] = grant.size_credit
         if len(grant.owner_credit):
@@ -343,6 +371,7 @@ class Roster(Rows):
             "owners": list(self.owners),
             "owner_credit": self.owner_credit,
             "starts": list(self._starts),
+            "groups": list(self._groups.items()),
             "asked": {job_id: asdict(demand) for job_id, demand in self._asked.items()},
             "said": {job_id: asdict(demand) for job_id, demand in self._said.items()},
         }
@@ -369,6 +398,7 @@ class Roster(Rows):
         self.owners = {name: number for number, name in enumerate(about["owners"])}
         self.owner_credit = about["owner_credit"]
         self._starts.extend(about["starts"])
+        self._groups = {tuple(key): number for key, number in about["groups"]}
         self._free = free.tolist()
         self._submitted = about["submitted"]
         self._asked = {job_id: _demand(fields) for job_id, fields in about["asked"].items()}
@@ -542,8 +572,10 @@ class Roster(Rows):
         row = self.ids.pop(job_id)
         for demands in (self._asked, self._said, self.sized):
             demands.pop(job_id, None)
-        gone = np.array([row])
+        gone, group = np.array([row]), self.group[row]
         self.clear(gone)
+        if group and not (self.group == group).any():
+            self._groups = {key: number for key, number in self._groups.items() if number != group}
         self.forecaster.clear(gone)
         self.runtime.clear(gone)
         self._free.append(row)

@@ -149,7 +149,7 @@ def choice(names: Sequence[str]) -> OptionType:
         return str(value)
 
     return OptionType(
-        wanted=f"{', '.join(names[:-1])} or {names[-1]}",
+        wanted=" or ".join(filter(None, (", ".join(names[:-1]), names[-1]))),
         metavar="|".join(names),
         schema={"type": "string", "enum": list(names)},
         read=read,

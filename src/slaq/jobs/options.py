@@ -41,6 +41,8 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 PATHS = ("cwd", "checkpoint")
 #: Options that name other jobs to wait for.
 WAITS = ("after", "after_any")
+#: The policy that a group may have of its own.
+BEST_FIRST = "best-first"
 #: Bounds on what one job may carry.
 MOST_GRACE = 600.0
 MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
@@ -288,6 +290,32 @@ class JobOptions(TypedDict, total=False):
             default=(),
         ),
     ]
+    group: Annotated[
+        str | None,
+        Option(
+            type=_NAME,
+            help="The group that the job belongs to: its jobs are listed, ranked and steered together.",
+            usual="none; for the jobs of a grid one of their own",
+        ),
+    ]
+    policy: Annotated[
+        Literal["best-first"] | None,
+        Option(
+            type=choice((BEST_FIRST,)),
+            help="How the jobs of its group that say so share what they hold together: best-first is for a "
+            "search, of which the best job is wanted soon.",
+            usual="that of the cluster",
+        ),
+    ]
+    stop_losers: Annotated[
+        bool,
+        Option(
+            type=flag(),
+            help="Whether the job is ended, as beaten, once it has practically no chance to become the best of its "
+            "search.",
+            default=False,
+        ),
+    ]
 
 
 class FitOptions(JobOptions, total=False):
@@ -379,14 +407,6 @@ class _OwnedOptions(TypedDict, total=False):
     """Further options of every job of a service."""
 
     tags: Tags
-    group: Annotated[
-        str | None,
-        Option(
-            type=_NAME,
-            help="The group that the job belongs to: its jobs are listed, ranked and steered together.",
-            usual="none; for the jobs of a grid one of their own",
-        ),
-    ]
     parameters: Annotated[
         Mapping[str, Kept],
         Option(
@@ -597,7 +617,35 @@ def conflict_in(options: Mapping[str, Any]) -> JobOptionError | None:
     listed = options.get("sizes", "any")
     if most is not None and not isinstance(listed, str) and listed[0] > most:
         return JobOptionError("sizes", shown(listed), f"a size that is at most max_cores, which is {most:g}")
-    return _conflict_of_losses(options)
+    return _conflict_of_search(options) or _conflict_of_losses(options)
+
+
+def _conflict_of_search(options: Mapping[str, Any]) -> JobOptionError | None:
+    """Return the conflict between the options of a search; None if there is none.
+
+    Where `group` is left out altogether, it is not known yet.
+    """
+    policy = options.get("policy")
+    if policy is not None and options.get("group", "unknown") is None:
+        return JobOptionError("policy", policy, "a group too, whose jobs are compared with one another")
+    if policy is not None and options.get("trains") is False:
+        return JobOptionError("policy", policy, "trains too: jobs are compared by their losses")
+    if options.get("stop_losers") and policy is None:
+        return JobOptionError(
+            "stop_losers", True, f"the policy {BEST_FIRST} too, which says who the losers are"
+        )
+    return None
+
+
+def check_search(asked: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
+    """Raise JobOptionError where a job of a search differs in direction from others of it that have not ended."""
+    if asked["policy"] is None:
+        return
+    for other in others:
+        same = other["policy"] is not None and other["group"] == asked["group"]
+        if same and other["maximize"] != asked["maximize"]:
+            wanted = f"{str(other['maximize']).lower()}, as the jobs of {asked['group']!r} that it is compared with"
+            raise JobOptionError("maximize", asked["maximize"], wanted)
 
 
 def losses_are_searched(options: Mapping[str, Any]) -> bool:

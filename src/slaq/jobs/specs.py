@@ -4,7 +4,7 @@ from typing import cast
 
 from slaq.core.demand import Demand, Sizes
 from slaq.core.job import JobSpec
-from slaq.jobs.options import JobOptions
+from slaq.jobs.options import BEST_FIRST, JobOptions
 
 
 def spec_of(
@@ -37,4 +37,7 @@ def spec_of(
         max_iterations=asked["max_iterations"],
         after=tuple(asked["after"]),
         after_any=tuple(asked["after_any"]),
+        group=asked["group"] or "",
+        best_first=asked["policy"] == BEST_FIRST,
+        stop_losers=asked["stop_losers"],
     )

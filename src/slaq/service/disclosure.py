@@ -24,7 +24,7 @@ DISCLOSED = frozenset({
     "id", "owner", "state", "work", "trains", "maximize", "weight", "min_cores", "max_cores", "sizes", "memory",
     "arrival", "after", "after_any", "target_loss", "stop_at", "deadline", "submitted_at", "started_at", "ended_at",
     "cores", "can_use", "iteration", "total", "first_loss", "loss", "best_loss", "reduction", "diverged",
-    "cpu_seconds", "attempts", "prospect", "threads", "memory_peak",
+    "cpu_seconds", "attempts", "prospect", "policy", "stop_losers", "standing", "threads", "memory_peak",
 })
 # fmt: on
 #: What everyone sees of a notice about a job that they may see, beside its kind, its moment, the job and its owner.

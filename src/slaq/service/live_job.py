@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
 from slaq.core.events import CpuUsed, LossObserved
+from slaq.core.explanation import Standing
 from slaq.core.job import JobState
 from slaq.core.progress import LossRange
 from slaq.core.stopping import StopAt
@@ -28,6 +29,8 @@ class LiveJob:
     summary: str
     directory: str
     prospect: Prospect = UNKNOWN
+    #: How it stands in its search; None for a job of no search.
+    standing: Standing | None = None
     #: Why the job has not started, while it is queued.
     waiting: str = NOT_REVIEWED
     #: Why the started job does not run yet; empty if it runs.
@@ -121,7 +124,19 @@ class LiveJob:
         """Why the job ended, or why it does not run, in words that go on from its name; empty while it runs."""
         if self.state is JobState.QUEUED:
             return self.waiting
-        return self.delayed if self.state is JobState.RUNNING else self.row.reason
+        return self._why_idle if self.state is JobState.RUNNING else self.row.reason
+
+    @property
+    def _why_idle(self) -> str:
+        """Why a started job does not run, or waits in its search; empty if it runs."""
+        if self.delayed or self.standing is None or self.cores:
+            return self.delayed
+        behind = (
+            "waits for others of its search"
+            if self.standing.able
+            else "can hardly become the best of its search"
+        )
+        return f"{behind}: {self.standing.sentence}"
 
     @property
     def known_end(self) -> int | None:
@@ -148,6 +163,8 @@ class LiveJob:
             tags=row.tags,
             group=asked["group"],
             parameters=asked["parameters"],
+            policy=asked["policy"],
+            stop_losers=asked["stop_losers"],
             weight=row.spec.weight,
             min_cores=row.spec.demand.least,
             max_cores=row.spec.demand.most,
@@ -176,6 +193,7 @@ class LiveJob:
             best_loss=self.losses.best,
             reduction=self.reduction,
             diverged=self.losses.diverged,
+            standing=None if row.state.ended else self.standing,
             cpu_seconds=self.cpu_seconds,
             attempts=row.attempts,
             directory=self.directory,

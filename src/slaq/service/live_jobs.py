@@ -20,6 +20,7 @@ from slaq.core.events import (
     LossSourceChanged,
     ThreadsChosen,
 )
+from slaq.core.explanation import standing_of
 from slaq.core.job import JobSpec, JobState
 from slaq.core.progress import has_shown_its_end
 from slaq.core.stopping import Aim, reduction_made
@@ -153,14 +154,14 @@ class LiveJobs:
         """Apply a decision to the views; return the jobs that reached `stop_at`, with their reduction."""
         done = []
         held = set(decision.ids)
-        for job_id, cores, made in zip(
-            decision.ids, decision.cores.tolist(), decision.made.tolist(), strict=True
-        ):
+        columns = (decision.ids, decision.cores.tolist(), decision.made.tolist())
+        for row, (job_id, cores, made) in enumerate(zip(*columns, strict=True)):
             job = self.jobs.get(job_id)
             if job is None:
                 continue
             job.cores, job.reduction = cores, made
             job.prospect = prospects.get(job_id, UNKNOWN)
+            job.standing = standing_of(decision, row)
             if job.enough is not None and job.enough.found(job.iteration + 1, job.reduction):
                 done.append((job_id, job.reduction))
         for job_id, job in self.jobs.items():

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from slaq.core.demand import Sizes
 from slaq.core.errors import CommandError
+from slaq.core.explanation import Standing
 from slaq.core.job import JobState
 from slaq.jobs.grid import Kept, kept
 from slaq.jobs.options import EXTERNAL, SERVICE_COMMAND, SERVICE_PROGRAM, WAITS, OptionSet, ServiceOptions
@@ -133,6 +134,9 @@ class JobView:
     group: str | None
     #: What tells it from others of its group.
     parameters: Mapping[str, Kept]
+    #: The policy of its group, as it asked for; None for that of the cluster. Whether it is ended where it loses.
+    policy: str | None
+    stop_losers: bool
     weight: float
     min_cores: float
     max_cores: float | None
@@ -173,6 +177,8 @@ class JobView:
     #: The share of its whole reduction done so far, as far as known.
     reduction: float
     diverged: bool
+    #: Where its loss is expected to end beside the best of its search; None for a job of no search.
+    standing: Standing | None
     cpu_seconds: float
     #: How often it was started.
     attempts: int

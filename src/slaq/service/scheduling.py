@@ -9,7 +9,7 @@ from slaq.core.allocation import Policy
 from slaq.core.appraisal import Appraiser
 from slaq.core.errors import UnknownJobError
 from slaq.core.job import JobState
-from slaq.core.policies import BetweenOwners
+from slaq.core.policies import BetweenOwners, searching
 from slaq.scheduler import Scheduler
 from slaq.service.admission import CoresOfOwner, Paused, StoreWritable
 from slaq.service.buffered_store import BufferedStore
@@ -64,7 +64,7 @@ def _ended(live_jobs: LiveJobs) -> Callable[[str], JobState | None]:
 
 def chosen_policy(policies: Policies, overrides: Overrides) -> Policy:
     """Return the policy that is chosen now, inside what each user is due."""
-    return BetweenOwners(policies.make(overrides.policy), **overrides.sharing)
+    return BetweenOwners(searching(policies.make(overrides.policy)), **overrides.sharing)
 
 
 def _rules(

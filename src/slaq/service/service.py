@@ -14,7 +14,7 @@ from slaq.config.service import ServiceSettings
 from slaq.core.errors import ClosingError, DuplicateJobError, UnknownDecisionError
 from slaq.core.job import JobState
 from slaq.jobs import variables
-from slaq.jobs.options import JobChanges
+from slaq.jobs.options import JobChanges, check_search
 from slaq.service import disclosure, views
 from slaq.service.access import Access, check_admin, may_change, owner_of
 from slaq.service.event_broker import EventBroker, Subscription
@@ -85,6 +85,10 @@ class Service:
         # Between two epochs, so that the scheduler cannot start a job that is not among the live ones.
         with self._loop.changing():
             self._users.check_room(owner)
+            live = self._live_jobs.jobs.values()
+            check_search(
+                submission.options, (job.submission.options for job in live if job.row.owner == owner)
+            )
             job = self._live_jobs.replace_row(self._keep(submission, owner))
             self._live_jobs.publish("job.submitted", job)
             view = job.view()

@@ -32,6 +32,20 @@ def gains(draw: st.DrawFn, grid: Integers) -> Floats:
 
 
 @st.composite
+def finals(draw: st.DrawFn, jobs: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Draw the forecasts of the jobs' best losses; some jobs have told no loss, and some groups have a record."""
+
+    def column(elements: st.SearchStrategy[float]) -> Floats:
+        return np.array(draw(st.lists(elements, min_size=jobs, max_size=jobs)), dtype=np.float64)
+
+    losses, widths = st.integers(0, 32).map(float), st.sampled_from([0.0, 0.0, 1.0, 4.0])
+    final = np.where(column(st.sampled_from([1.0, 1.0, 1.0, 0.0])) > 0, column(losses), np.inf)
+    heard = np.isfinite(final)
+    low, high = np.where(heard, np.where(heard, final, 0.0) - column(widths), -np.inf), final + column(widths)
+    return final, low, high, column(st.sampled_from([np.inf, np.inf, 8.0]))
+
+
+@st.composite
 def candidates(
     draw: st.DrawFn,
     *,
@@ -51,6 +65,7 @@ def candidates(
         return draw(st.lists(elements, min_size=jobs, max_size=jobs))
 
     grid = draw(grids())
+    final, final_low, final_high, record = draw(finals(jobs))
     rows = [draw(gains(grid)) for _ in range(jobs)]
     gain = np.array(rows).reshape(jobs, grid.size)
     return Candidates(
@@ -73,6 +88,13 @@ def candidates(
         owner_credit=np.zeros(owners),
         needed=np.array(column(st.sampled_from([0.0, 0.0, np.inf, 0.5, 2.0, 4.5, 9.0])), dtype=np.float64),
         seconds_left=np.array(column(st.sampled_from([np.inf, np.inf, -1.0, 5.0, 60.0])), dtype=np.float64),
+        group=np.array(column(st.integers(0, 2)), dtype=np.int64),
+        searches=np.array(column(st.booleans()), dtype=np.bool_),
+        waited=np.array(column(st.sampled_from([0, 0, 1, 50, 500])), dtype=np.int64),
+        final=final,
+        final_low=final_low,
+        final_high=final_high,
+        record=record,
     )
 
 
@@ -99,4 +121,11 @@ def equal_jobs(gain: Floats, grid: list[int]) -> Candidates:
         owner_credit=np.zeros(1),
         seconds_left=np.full(jobs, np.inf),
         needed=np.zeros(jobs),
+        group=np.zeros(jobs, dtype=np.int64),
+        searches=np.zeros(jobs, dtype=np.bool_),
+        final=np.zeros(jobs),
+        final_low=np.zeros(jobs),
+        final_high=np.zeros(jobs),
+        record=np.full(jobs, np.inf),
+        waited=np.zeros(jobs, dtype=np.int64),
     )

@@ -25,6 +25,7 @@ STYLES = {
     "diverged": "magenta",
     "failed": "red",
     "cancelled": "yellow",
+    "beaten": "yellow",
 }
 #: Marks a job whose losses cannot be read as its owner expects; `slaq show` says why.
 TROUBLED = "!"

@@ -41,6 +41,7 @@ _STYLES = {
     JobState.DIVERGED: "magenta",
     JobState.FAILED: "red",
     JobState.CANCELLED: "yellow",
+    JobState.BEATEN: "yellow",
 }
 #: Which jobs are shown first if not all of them fit.
 _ORDER = (
@@ -49,6 +50,7 @@ _ORDER = (
     JobState.DIVERGED,
     JobState.QUEUED,
     JobState.CANCELLED,
+    JobState.BEATEN,
     JobState.COMPLETED,
 )
 

@@ -51,6 +51,12 @@ def command(
             say(piece.decode(), nl=False)
     else:
         _print_table(shown, now)
+    beaten = sum(job["state"] == "beaten" for job in jobs)
+    if beaten:
+        say(
+            f"slaq: {beaten} of {len(jobs)} jobs were ended as beaten, at the losses they had reached",
+            err=True,
+        )
     if left:
         have = "has" if left == 1 else "have"
         say(f"slaq: {left} of {len(jobs)} jobs {have} not ended, so that the order may change", err=True)
@@ -71,7 +77,18 @@ def _row(job: Mapping[str, Any], place: int, now: float) -> dict[str, Any]:
         "seconds": seconds(job, now),
         "cpu_seconds": job["cpu_seconds"],
         "diverged": diverged(job),
+        "standing": job["standing"],
     }
+
+
+def _ends_at(job: Mapping[str, Any]) -> str:
+    """Return between which losses a job of a search is expected to end; a dash where that is not known."""
+    from slaq.cli.display.job_columns import number
+
+    standing = job["standing"]
+    if standing is None or standing["low"] is None or standing["high"] is None:
+        return "–"
+    return f"{number(standing['low'])} to {number(standing['high'])}"
 
 
 def _print_table(jobs: Sequence[Mapping[str, Any]], now: float) -> None:
@@ -87,7 +104,9 @@ def _print_table(jobs: Sequence[Mapping[str, Any]], now: float) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("job", "state"):
         table.add_column(heading, no_wrap=True)
-    for heading in (*map(visible, names), "best loss", "iterations", "time", "CPU"):
+    searching = any(job["standing"] for job in jobs)
+    ends = ("will end",) if searching else ()
+    for heading in (*map(visible, names), "best loss", *ends, "iterations", "time", "CPU"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
         state = "diverged" if diverged(job) else job["state"]
@@ -95,6 +114,7 @@ def _print_table(jobs: Sequence[Mapping[str, Any]], now: float) -> None:
         facts = (
             *(str(job["parameters"].get(name, "–")) for name in names),
             number(job["best_loss"]),
+            *((_ends_at(job),) if searching else ()),
             "–" if done is None else str(done),
             "–" if ran is None else span(ran),
             span(job["cpu_seconds"]),

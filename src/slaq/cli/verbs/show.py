@@ -97,6 +97,10 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     yield from _prospects(view, now) if active and view["trains"] else ()
     if asked := _asked(view, submission):
         yield "options", asked
+    if view["standing"] is not None:
+        from slaq.core.explanation import Standing
+
+        yield "search", Standing(**view["standing"]).sentence
     if view["tags"]:
         yield "tags", ", ".join(view["tags"])
     yield "files", view["directory"]

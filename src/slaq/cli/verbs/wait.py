@@ -48,9 +48,9 @@ def command(
 ) -> None:
     """Wait for each JOB to end, or to reach a share of its reduction.
 
-    All of them are waited for, also where one has failed. The exit status is 0 if each job has reached the share
-    or completed, 4 if a job diverged, failed or was cancelled before, 5 if the timeout passed. Waiting continues
-    over a restart of the service.
+    All of them are waited for, also where one has failed. The exit status is 0 if each job has reached the share,
+    completed, or was beaten in its search, 4 if a job diverged, failed or was cancelled before, 5 if the timeout
+    passed. Waiting continues over a restart of the service.
 
     \b
     slaq wait net && echo trained
@@ -89,8 +89,8 @@ def _outcome(view: dict[str, Any], reduction: float | None) -> str:
         return "reached"
     if view["state"] not in ENDED:
         return "waiting"
-    # A completed job will not improve any further.
-    return "reached" if view["state"] == "completed" else "short"
+    # A completed job will not improve any further, and a beaten one was ended as its owner asked.
+    return "reached" if view["state"] in ("completed", "beaten") else "short"
 
 
 def _told(view: dict[str, Any], reduction: float | None) -> str:

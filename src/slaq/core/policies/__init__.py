@@ -1,5 +1,6 @@
 """The policies: each divides the units among the jobs for the coming epoch."""
 
+from slaq.core.policies.best_first import BestFirst, searching
 from slaq.core.policies.between_owners import BetweenOwners
 from slaq.core.policies.deadline import Deadline
 from slaq.core.policies.fair import Fair
@@ -10,6 +11,7 @@ from slaq.core.policies.shortest_first import ShortestFirst
 from slaq.core.policies.total_quality import TotalQuality
 
 __all__ = [
+    "BestFirst",
     "BetweenOwners",
     "Deadline",
     "Fair",
@@ -18,4 +20,5 @@ __all__ = [
     "MinQuality",
     "ShortestFirst",
     "TotalQuality",
+    "searching",
 ]

@@ -47,12 +47,15 @@ class BetweenOwners(Policy):
         shares[present], budget, credit[present] = self._budgets(grouped, capacity, present, earliest, starts)
         units, sure = np.zeros((2, len(c.ids)), dtype=np.int64)
         owed, fair = np.zeros((2, len(c.ids)))
+        best = np.full(len(c.ids), np.nan)
         for owner, (start, stop) in enumerate(pairwise(starts.tolist())):
-            jobs = _within(grouped, slice(start, stop), budget[owner])
-            inside = self.inner.allocate(jobs, int(budget[owner]))
+            held = int(budget[owner])
+            inside = self.inner.allocate(grouped.take(slice(start, stop)).within(held), held)
             rows = by_owner[start:stop]
             units[rows], owed[rows] = inside.units, inside.credit
             sure[rows], fair[rows] = inside.sure, inside.fair_share
+            if len(inside.best_high):
+                best[rows] = inside.best_high
         return Allocation(
             ids=c.ids,
             units=units,
@@ -61,6 +64,7 @@ class BetweenOwners(Policy):
             sure=sure,
             owner_credit=credit,
             owner_share=shares,
+            best_high=np.empty(0) if np.isnan(best).all() else best,
         )
 
     def _budgets(
@@ -92,10 +96,3 @@ def _owners(candidates: Candidates) -> tuple[Integers, Integers]:
     present = np.unique(candidates.owner)
     present = present[earliest[present].argsort()]
     return present, earliest[present]
-
-
-def _within(grouped: Candidates, rows: slice, budget: int) -> Candidates:
-    """Return the jobs of one owner, with gains up to its budget of units."""
-    columns = max(int(grouped.grid.searchsorted(budget)) + 1, 2)
-    jobs = grouped.take(rows)
-    return replace(jobs, grid=jobs.grid[:columns], gain=jobs.gain[:, :columns])
