@@ -153,9 +153,9 @@ def _check(chosen: Sequence[Experiment], fresh: dict[str, Record]) -> int:
     """Name every key figure that has got worse than the committed results allow; return the exit status."""
     worse = compared = 0
     for experiment in chosen:
-        committed = Record.read(HERE / "results", experiment.name)
         if experiment.name not in fresh:
             continue
+        committed = _kept(experiment, HERE / "results")
         if committed is None:
             print(f"{experiment.name}: there are no committed results to compare with")
             continue

@@ -36,7 +36,5 @@ def draw_changes(figure: Figure, changes: list[tuple[str, Any]]) -> None:
         mean, place, xerr=[mean - low, high - mean], fmt="o", ms=4, color=BLUE, elinewidth=1.2, capsize=2
     )
     axes.set_yticks(place, [name for name, _ in changes])
-    axes.set(
-        xlabel="change of the mean time to 90% against fair sharing (%)", ylim=(-0.7, len(changes) - 0.3)
-    )
+    axes.set(xlabel="change of time to 90% against fair (%)", ylim=(-0.7, len(changes) - 0.3))
     axes.grid(axis="x")

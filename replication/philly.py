@@ -19,7 +19,7 @@ import numpy as np
 from replication.drawing import draw_over_time
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
 from replication.intervals import changes, estimate, number, percent, sentences, shown, table
-from replication.simulated import binned
+from replication.simulated import BESIDE, binned, forecaster_for
 from slaq.bootstrap import Simulation
 from slaq.core.demand import Demand
 from slaq.core.outcome import JobCurve
@@ -36,12 +36,14 @@ QUICK_JOBS = 200
 SELECTION = Selection(
     sources=("deepobs", "taskset", "algoperf", "modded_nanogpt", "sync_switch"), min_length=20, max_length=100
 )
-MEASURES = ("loss", "time_to_90", "median_time_to_90", "completion")
+MEASURES = ("loss", "time_to_90", "median_time_to_90", *BESIDE)
 NAMES = {
     "loss": "mean normalised loss during the day",
     "time_to_90": "mean time to 90%",
     "median_time_to_90": "median time to 90%",
+    "loss_seconds": "mean loss seconds",
     "completion": "mean completion",
+    "makespan": "makespan",
 }
 
 
@@ -139,7 +141,13 @@ def one(case: tuple[Replay, str]) -> dict[str, Any]:
     """Replay the day once."""
     replay, policy = case
     workload, units = replay.workload()
-    run = Simulation(workload=workload, policy=policy, capacity=units, epoch_seconds=EPOCH_SECONDS).run()
+    run = Simulation(
+        workload=workload,
+        policy=policy,
+        capacity=units,
+        epoch_seconds=EPOCH_SECONDS,
+        forecaster=forecaster_for(policy),
+    ).run()
     waits = []
     for job in workload:
         curve = JobCurve.of(job.spec, run.history.events(job.spec.id), job.best_loss)
@@ -150,7 +158,7 @@ def one(case: tuple[Replay, str]) -> dict[str, Any]:
         "loss": np.nanmean(outcome.loss[today]),
         "time_to_90": np.mean(waits),
         "median_time_to_90": np.median(waits),
-        "completion": outcome.completion,
+        **{m: getattr(outcome, m) for m in BESIDE},
         "peak_active": outcome.active.max(),
         "decision_ms": outcome.decision_ms_median,
         "over_time": binned(outcome.times[today], outcome.loss[today], points=96),
@@ -216,13 +224,13 @@ def _value(measure: str, value: Any) -> str:
     if measure == "loss":
         return shown(value, 3)
     scaled = {key: each if key == "n" or each is None else each / 60 for key, each in value.items()}
-    return shown(scaled, 0, " min")
+    return shown(scaled, 1 if measure == "loss_seconds" else 0, " min")
 
 
 def key_figures(results: Results) -> list[KeyFigure]:
     """Return the changes against fair sharing."""
     ours = results["policies"]["total-quality"]["change"]
-    return [KeyFigure(name=f"change of {NAMES[m]}", value=ours[m]) for m in ("loss", "time_to_90")]
+    return [KeyFigure(name=f"change of {NAMES[m]}", value=ours[m]) for m in MEASURES]
 
 
 EXPERIMENT = Experiment(

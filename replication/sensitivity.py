@@ -9,8 +9,8 @@ from typing import Any
 
 from replication.drawing import draw_changes
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings
-from replication.intervals import percent, sentences, table
-from replication.simulated import MEASURE_NAMES, MEASURES, UNITS, Arm, compare, loads, origin
+from replication.intervals import sentences
+from replication.simulated import UNITS, Arm, changes_row, changes_table, compare, loads, origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ QUESTIONS = (
     ),
     Question(
         name="noise on every loss, as of mini-batches (in ranges of the curve)",
-        arms={f"{100 * sigma:g}%": Arm(loss_noise=sigma) for sigma in (0.005, 0.02, 0.05)},
+        arms={f"{100 * sigma:g}%": Arm(loss_noise=sigma) for sigma in (0.005, 0.02, 0.05, 0.1)},
         touches_fair=True,
         quick=("2%",),
     ),
@@ -98,13 +98,10 @@ def _asked(question: Question, settings: Settings) -> dict[str, Arm]:
 
 def sections(results: Results) -> list[Section]:
     """Return the section."""
-    rows = [["**as it is**", *(percent(results["as it is"]["change"][m]) for m in MEASURES)]]
+    rows = [changes_row("**as it is**", results["as it is"])]
     for question in results["questions"]:
-        rows.append([f"*{question['name']}*", "", "", ""])
-        rows += [
-            [f"{each['name']}", *(percent(each["change"][m]) for m in MEASURES)]
-            for each in question["settings"]
-        ]
+        rows.append([f"*{question['name']}*", *[""] * (len(rows[0]) - 1)])
+        rows += [changes_row(each["name"], each) for each in question["settings"]]
     worse = [
         f"{question['name']}, {each['name']}"
         for question in results["questions"]
@@ -121,11 +118,11 @@ def sections(results: Results) -> list[Section]:
         Section(
             heading="Sensitivity",
             title="Change against fair sharing when one thing is not as it should be",
-            ours=table(("", *(MEASURE_NAMES[m] for m in MEASURES)), rows),
+            ours=changes_table(rows),
             made=f"Simulated: {results['jobs']} jobs on {UNITS} units, epochs of 3 s unless said, on "
             f"{results['curves']}; rows about epochs, costs and noise are against fair sharing under the same. A "
             "wrong forecast is wrong by the same factor for the whole of a job's run. With noise, a job's best "
-            "loss is the best it reports.",
+            "loss is the best it reports. The paper's fit is a straight line until it has three losses.",
             falls_short=sentences(
                 f"Worse than fair sharing at 90%: {'; '.join(worse)}." if worse else "",
                 f"Not surely better than fair sharing at 90%: {'; '.join(unsure)}." if unsure else "",

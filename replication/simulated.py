@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from replication.experiment import Settings, in_parallel, recorded_curves
-from replication.intervals import changes, estimate
+from replication.intervals import changes, estimate, listed, percent, shown, table
 from slaq.bootstrap import Run, Simulation, make_forecaster
 from slaq.core.arrays import Floats
 from slaq.core.baselines import WeightedFit
 from slaq.core.forecast import CurveForecaster
 from slaq.core.forecaster import Forecaster
+from slaq.core.outcome import Outcome
 from slaq.core.policies import TotalQuality
 from slaq.simulation.distortion import DistortedForecaster
 from slaq.simulation.generator import WorkloadShape, generate
@@ -28,14 +29,21 @@ JOBS = 160
 MEAN_ARRIVAL = 15.0
 QUICK_JOBS = 30
 
-#: What a policy is judged by, and what else is worth knowing of a run.
+#: What the paper judges a policy by, and what is told beside it: how jobs stood over their whole lives, and when
+#: they ended.
 MEASURES = ("mean_normalised_loss", "time_to_90", "time_to_95")
-CONTEXT = ("mean_active", "completion")
+BESIDE = ("loss_seconds", "completion", "makespan")
+TOLD = MEASURES + BESIDE
 MEASURE_NAMES = {
     "mean_normalised_loss": "mean normalised loss",
     "time_to_90": "time to 90%",
     "time_to_95": "time to 95%",
+    "loss_seconds": "loss seconds",
+    "completion": "completion",
+    "makespan": "makespan",
 }
+#: Policies that look at no forecast: they decide the same whoever makes it, and the cheapest saves time.
+UNASKING = ("fair", "fifo", "least-attained", "clairvoyant")
 
 #: Median CPU seconds of a job from start to end. The paper does not tell its jobs' costs; with these, jobs under
 #: fair sharing take about as long to 90% of their reduction as it reports for its own (71 s).
@@ -108,7 +116,7 @@ class Arm:
         ).run()
 
     def _forecaster(self, rng: np.random.Generator) -> Forecaster:
-        forecaster = make_forecaster(self.forecaster)
+        forecaster = make_forecaster(forecaster_for(self.policy, self.forecaster))
         if self.families:
             kinds: dict[str, type[CurveForecaster] | type[WeightedFit]]
             kinds = {"slaq": CurveForecaster, "weighted-fit": WeightedFit}
@@ -116,6 +124,11 @@ class Arm:
         if self.forecast_error:
             forecaster = DistortedForecaster(forecaster, self.forecast_error, rng)
         return forecaster
+
+
+def forecaster_for(policy: str, wanted: str = "slaq") -> str:
+    """Return the forecaster that is wanted, or the cheapest one where the policy does not ask it."""
+    return "last" if policy in UNASKING else wanted
 
 
 def _noisy(workload: Workload, sigma: float, rng: np.random.Generator) -> Workload:
@@ -135,8 +148,20 @@ def _noisy(workload: Workload, sigma: float, rng: np.random.Generator) -> Worklo
 def measured(case: tuple[Load, Arm]) -> dict[str, float]:
     """Return what one arm achieves for one seed's jobs."""
     load, arm = case
-    outcome = arm.run(load.workload(), load.seed).outcome
-    return {measure: float(getattr(outcome, measure)) for measure in (*MEASURES, *CONTEXT)}
+    return told(arm.run(load.workload(), load.seed).outcome)
+
+
+def told(outcome: Outcome) -> dict[str, float]:
+    """Return the measures of a run, and how many jobs were active."""
+    return {measure: float(getattr(outcome, measure)) for measure in (*TOLD, "mean_active")}
+
+
+def run_all(
+    cases: Sequence[tuple[Load, Arm]], settings: Settings
+) -> dict[tuple[Load, Arm], dict[str, float]]:
+    """Return what each arm achieves for each load, on all cores; cases that are alike are run once."""
+    unique = list(dict.fromkeys(cases))
+    return dict(zip(unique, in_parallel(measured, unique, settings), strict=True))
 
 
 def compare(
@@ -146,11 +171,8 @@ def compare(
     baselines: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run every arm on all loads; return its estimates, and its change against its baseline, "fair" by default."""
-    cases = [(name, each) for name in arms for each in loads]
-    found = in_parallel(measured, [(each, arms[name]) for name, each in cases], settings)
-    seen: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
-    for (name, _), one in zip(cases, found, strict=True):
-        seen[name].append(one)
+    found = run_all([(load, arm) for arm in arms.values() for load in loads], settings)
+    seen = {name: [found[load, arm] for load in loads] for name, arm in arms.items()}
     against = baselines or {}
     return {name: summary(each, seen[against.get(name, "fair")]) for name, each in seen.items()}
 
@@ -158,9 +180,43 @@ def compare(
 def summary(seen: Sequence[Mapping[str, float]], fair: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Return the estimates of what was seen over the seeds, and of its change against the baseline."""
     return {
-        **{measure: estimate(each[measure] for each in seen) for measure in (*MEASURES, *CONTEXT)},
-        "change": {m: changes([a[m] for a in seen], [b[m] for b in fair]) for m in MEASURES},
+        **{measure: estimate(each[measure] for each in seen) for measure in (*TOLD, "mean_active")},
+        "change": {m: changes([a[m] for a in seen], [b[m] for b in fair]) for m in TOLD},
     }
+
+
+def changes_row(name: str, seen: Mapping[str, Any]) -> list[str]:
+    """Return the row of a table of changes: a name, and the change of each measure."""
+    return [name, *(percent(seen["change"][m]) for m in TOLD)]
+
+
+def changes_table(rows: Sequence[Sequence[str]], first: str = "") -> str:
+    """Return the table of such rows."""
+    return table((first, *(MEASURE_NAMES[m] for m in TOLD)), rows)
+
+
+def beside_table(policies: Mapping[str, Mapping[str, Any]], baseline: str = "fair") -> str:
+    """Return loss seconds, completion and makespan of each policy, with changes against the baseline."""
+    rows = [
+        [
+            MEASURE_NAMES[m],
+            *(
+                shown(seen[m], 1 if m == "loss_seconds" else 0, " s")
+                + ("" if policy == baseline else f"; {percent(seen['change'][m])}")
+                for policy, seen in policies.items()
+            ),
+        ]
+        for m in BESIDE
+    ]
+    return table(("", *policies), rows)
+
+
+def longer(seen: Mapping[str, Any]) -> str:
+    """Return the sentence on which of these grow under a policy; "" where none does."""
+    grown = [
+        f"{MEASURE_NAMES[m]} {percent(seen['change'][m])}" for m in BESIDE if seen["change"][m]["mean"] > 0
+    ]
+    return f"More than under fair sharing: {listed(grown)}." if grown else ""
 
 
 def origin(settings: Settings) -> str:

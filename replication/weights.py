@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 
 from replication.experiment import Experiment, KeyFigure, Picture, Results, Section, Settings, in_parallel
 from replication.intervals import changes, estimate, percent, sentences, shown, table
-from replication.simulated import EPOCH_SECONDS, UNITS, Arm, Load, loads, origin
+from replication.simulated import EPOCH_SECONDS, MEASURE_NAMES, UNITS, Arm, Load, loads, origin
 from slaq.core.outcome import JobCurve
 from slaq.core.quality import time_to
 from slaq.reports.style import pen
 from slaq.simulation.workload import Workload
 
 POLICIES = ("fair", "total-quality")
+MEASURES = ("time_to_90", "loss_seconds", "completion")
 WEIGHTS = (1.0, 2.0, 4.0, 8.0)
 QUICK_WEIGHTS = (1.0, 4.0)
 #: One job in so many is given the weight.
@@ -30,7 +31,7 @@ def run(settings: Settings) -> Results:
     weights = QUICK_WEIGHTS if settings.quick else WEIGHTS
     cases = [(load, policy, weight) for policy in POLICIES for weight in weights for load in loads(settings)]
     found = in_parallel(one, cases, settings)
-    seen: dict[tuple[str, float], list[dict[str, float]]] = {}
+    seen: dict[tuple[str, float], list[dict[str, dict[str, float]]]] = {}
     for (_, policy, weight), times in zip(cases, found, strict=True):
         seen.setdefault((policy, weight), []).append(times)
     return {
@@ -41,11 +42,14 @@ def run(settings: Settings) -> Results:
             policy: [
                 {
                     kind: {
-                        "time_to_90": estimate(each[kind] for each in seen[policy, weight]),
-                        "change": changes(
-                            [each[kind] for each in seen[policy, weight]],
-                            [each[kind] for each in seen[policy, 1.0]],
-                        ),
+                        **{m: estimate(each[kind][m] for each in seen[policy, weight]) for m in MEASURES},
+                        "change": {
+                            m: changes(
+                                [each[kind][m] for each in seen[policy, weight]],
+                                [each[kind][m] for each in seen[policy, 1.0]],
+                            )
+                            for m in MEASURES
+                        },
                     }
                     for kind in ("weighted", "others")
                 }
@@ -56,8 +60,8 @@ def run(settings: Settings) -> Results:
     }
 
 
-def one(case: tuple[Load, str, float]) -> dict[str, float]:
-    """Return the mean time to 90% of the weighted jobs and of the others."""
+def one(case: tuple[Load, str, float]) -> dict[str, dict[str, float]]:
+    """Return the mean of each measure over the weighted jobs and over the others."""
     load, policy, weight = case
     jobs = load.workload().jobs
     chosen = {job.spec.id for job in jobs[EVERY // 2 :: EVERY]}
@@ -68,12 +72,17 @@ def one(case: tuple[Load, str, float]) -> dict[str, float]:
         )
     )
     history = Arm(policy=policy).run(workload, load.seed).history
-    times: dict[bool, list[float]] = {True: [], False: []}
+    found: dict[bool, list[tuple[float, ...]]] = {True: [], False: []}
     for job in workload:
         curve = JobCurve.of(job.spec, history.events(job.spec.id), job.best_loss)
+        assert curve.ended_at is not None
         wait = time_to(curve.times, curve.losses, 0.9, job.best_loss) - job.spec.arrival
-        times[job.spec.id in chosen].append(wait)
-    return {"weighted": float(np.mean(times[True])), "others": float(np.mean(times[False]))}
+        whole = curve.ended_at - job.spec.arrival
+        found[job.spec.id in chosen].append((wait, curve.loss_seconds(curve.ended_at), whole))
+    return {
+        kind: dict(zip(MEASURES, np.mean(found[weighted], axis=0).tolist(), strict=True))
+        for kind, weighted in (("weighted", True), ("others", False))
+    }
 
 
 def sections(results: Results) -> list[Section]:
@@ -87,8 +96,8 @@ def sections(results: Results) -> list[Section]:
                 for seen in [results["policies"][policy][k]]
                 for text in (
                     shown(seen["weighted"]["time_to_90"], 0, " s"),
-                    percent(seen["weighted"]["change"]) if k else "",
-                    percent(seen["others"]["change"]) if k else "",
+                    percent(seen["weighted"]["change"]["time_to_90"]) if k else "",
+                    percent(seen["others"]["change"]["time_to_90"]) if k else "",
                 )
             ),
         ]
@@ -101,25 +110,27 @@ def sections(results: Results) -> list[Section]:
         Section(
             heading="Weights",
             title="Time to 90% of the jobs that carry a weight",
-            ours=f"With weight 4, a job's time to 90% changes by {percent(four['weighted']['change'])} under "
-            "total-quality.\n\n"
+            ours="With weight 4, a job's time to 90% changes by "
+            f"{percent(four['weighted']['change']['time_to_90'])} under total-quality.\n\n"
             + table(
                 (
                     "weight",
                     *(f"{policy}: {what}" for policy in POLICIES for what in ("to 90%", "change", "others")),
                 ),
                 rows,
-            ),
+            )
+            + f"\n\nChanges of the weighted jobs' loss seconds and completion:\n\n{_beside(results)}",
             made=f"Simulated: {results['jobs']} jobs on {UNITS} units, epochs of {EPOCH_SECONDS:g} s, on "
             f"{results['curves']}; one job in {EVERY} carries the weight, and changes are against the same "
             "jobs in the same workload without it.",
             falls_short=sentences(
                 "The weighted jobs are few, so the intervals are wide."
-                if four["weighted"]["change"]["high"] > 0
+                if four["weighted"]["change"]["time_to_90"]["high"] > 0
                 else "",
                 "A weight moves a job less than under fair sharing: where loss falls fast its job holds most "
                 "of what it can use already."
-                if four["weighted"]["change"]["mean"] > fair["weighted"]["change"]["mean"]
+                if four["weighted"]["change"]["time_to_90"]["mean"]
+                > fair["weighted"]["change"]["time_to_90"]["mean"]
                 else "",
             ),
             pictures=(
@@ -131,6 +142,24 @@ def sections(results: Results) -> list[Section]:
             ),
         )
     ]
+
+
+def _beside(results: Results) -> str:
+    """Return the table of what the weight does to the weighted jobs' loss seconds and completion."""
+    rows = [
+        [
+            f"{weight:g}",
+            *(
+                percent(results["policies"][policy][k]["weighted"]["change"][m])
+                for policy in POLICIES
+                for m in MEASURES[1:]
+            ),
+        ]
+        for k, weight in enumerate(results["weights"])
+        if k
+    ]
+    names = (f"{policy}: {MEASURE_NAMES[m]}" for policy in POLICIES for m in MEASURES[1:])
+    return table(("weight", *names), rows)
 
 
 def _draw(figure: Figure, results: Results) -> None:
@@ -159,7 +188,9 @@ def _draw(figure: Figure, results: Results) -> None:
 def key_figures(results: Results) -> list[KeyFigure]:
     """Return how much sooner a job of weight 4 gets on."""
     four = results["policies"]["total-quality"][results["weights"].index(4.0)]
-    return [KeyFigure(name="change of time to 90% with weight 4", value=four["weighted"]["change"])]
+    return [
+        KeyFigure(name="change of time to 90% with weight 4", value=four["weighted"]["change"]["time_to_90"])
+    ]
 
 
 EXPERIMENT = Experiment(

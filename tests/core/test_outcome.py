@@ -60,6 +60,8 @@ def test_the_example_by_hand() -> None:
         "mean_normalised_loss": 0.75,
         "time_to_90": 7.0,
         "time_to_95": 7.0,
+        # a: 1 for 2 s, then 0.5 for 6 s; b: 1 from its arrival at 1 s to 4 s, then 0.5 to 7 s.
+        "loss_seconds": 4.75,
         "completion": 7.0,
         "mean_active": 1.667,
         "makespan": 8.0,
@@ -130,6 +132,38 @@ def test_rises_nan_and_constant_curves_are_taken_in() -> None:
     ]
     for name, expected in {"nan": 0.5, "flat": 0.0, "late": 1.0, "mute": 1.0, "lost": 1.0}.items():
         assert measure("any", jobs, [decision(3.0, {name: 1})], 3.0).loss.tolist() == [expected]
+
+
+def test_loss_seconds_count_a_job_s_whole_life_and_no_more() -> None:
+    """They run from arrival to end, at 1 before the first loss; jobs that do not train have none."""
+    life = curve("a", {4.0: 2.0, 6.0: 1.0}, ended_at=9.0, arrival=1.0)
+    assert life.loss_seconds(until=100.0) == 5.0
+    assert curve("mute", {}, ended_at=9.0, arrival=1.0).loss_seconds(until=100.0) == 8.0
+    assert curve("never fell", {2.0: 1.0, 3.0: 5.0}, ended_at=9.0).loss_seconds(until=100.0) == 2.0
+    unended = JobCurve(
+        spec=JobSpec(id="a"), times=np.array([0.0, 1.0]), losses=np.array([8.0, 4.0]), final_best=0.0
+    )
+    assert unended.loss_seconds(until=6.0) == 1.0 + 5.0 / 2
+    other = JobCurve(spec=JobSpec(id="o", trains=False), times=np.empty(0), losses=np.empty(0), ended_at=20.0)
+    assert measure("any", [other, life], [decision(6.0, {"a": 1})], 3.0).loss_seconds == 5.0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 50.0), st.floats(-9.0, 9.0)), min_size=1, max_size=12),
+    st.floats(0.0, 20.0),
+)
+def test_loss_seconds_lie_within_a_life_and_only_grow_when_losses_come_later(
+    points: list[tuple[float, float]], later: float
+) -> None:
+    """Losses that come later, with arrival and end unchanged, never make fewer loss seconds."""
+    times = np.sort([time for time, _ in points])
+    losses = np.array([loss for _, loss in points])
+    sooner, delayed = (
+        JobCurve(spec=JobSpec(id="a"), times=times + wait, losses=losses, ended_at=80.0).loss_seconds(80.0)
+        for wait in (0.0, later)
+    )
+    assert 0.0 <= sooner <= delayed + 1e-9
+    assert delayed <= 80.0 + 1e-9
 
 
 def test_nothing_at_all_gives_no_numbers() -> None:

@@ -105,8 +105,8 @@ for i in range(10**9 if sys.argv[1:] else 6):
 """
 FIELDS = {
     "file", "engine", "policy", "cores", "capacity", "epoch_seconds", "directory", "interrupted",
-    "mean_normalised_loss", "time_to_90", "time_to_95", "completion", "mean_active", "makespan", "decision_ms",
-    "share_by_group", "jobs",
+    "mean_normalised_loss", "time_to_90", "time_to_95", "loss_seconds", "completion", "makespan", "mean_active",
+    "decision_ms", "share_by_group", "jobs",
 }  # fmt: skip
 JOB_FIELDS = {
     "id", "group", "parameters", "algorithm", "state", "reason", "arrival", "ended", "losses", "first_loss",

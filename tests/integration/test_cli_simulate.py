@@ -17,6 +17,7 @@ KEYS = {
     "mean_normalised_loss",
     "time_to_90",
     "time_to_95",
+    "loss_seconds",
     "completion",
     "mean_active",
     "makespan",

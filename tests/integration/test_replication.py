@@ -73,6 +73,19 @@ def test_the_committed_report_is_made_from_the_committed_results(tmp_path: Path)
     assert readme_with(readme, comparisons(chapters)) == readme
 
 
+@pytest.mark.parametrize(
+    "heading",
+    ["Figure 7b", "Figure 9", "Max-min quality", "A mix with other work", "Sensitivity", "Ablations",
+     "A day of the Philly trace", "On Spark"],
+)  # fmt: skip
+def test_where_policies_are_compared_whole_jobs_are_told_of_too(heading: str) -> None:
+    """Each comparison of policies tells how long jobs took to their end and all of them together."""
+    chapters = {chapter.heading: chapter for chapter in compose(list(KNOWN.values()), committed())}
+    for section, _ in chapters[heading].parts:
+        assert "makespan" in section.ours
+        assert "completion" in section.ours or section.title.startswith("The same, for real")
+
+
 def test_the_report_is_pure_in_the_results(tmp_path: Path) -> None:
     """Results that went to disk and back give the same report, byte for byte, pictures included."""
     experiment = toy()
@@ -215,6 +228,17 @@ def test_results_of_another_version_are_left_out(at_home: Path, capsys: pytest.C
     assert main(["--report-only"]) == 0
     assert "--only toy" in capsys.readouterr().err
     assert "Not run here" in (at_home / "REPORT.md").read_text()
+
+
+def test_check_passes_over_results_of_another_version(
+    at_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results that the experiment cannot read are named by the check, and compared with nothing."""
+    Record(experiment="toy", results={"y": 1.0}).write(at_home / "results")
+    assert main(["--check"]) == 0
+    said = capsys.readouterr()
+    assert "--only toy" in said.err
+    assert "0 key figures compared, 0 worse" in said.out
 
 
 def test_a_skipped_experiment_is_named(

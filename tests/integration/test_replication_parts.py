@@ -12,8 +12,9 @@ from replication.other_work import mixed, one
 from replication.philly import DAY, busiest_day
 from replication.real_search import summary
 from replication.search import Search
-from replication.simulated import Arm, Load, binned, loads
+from replication.simulated import UNASKING, UNITS, Arm, Load, binned, forecaster_for, loads
 from replication.successive_halving import SuccessiveHalving
+from replication.watched_job import accuracy_marks, sooner
 from slaq.bootstrap import Simulation
 from slaq.core.demand import Demand
 from slaq.core.events import JobEnded, LossObserved
@@ -98,6 +99,20 @@ def test_a_real_search_is_measured_by_its_best_variant() -> None:
     assert [way["found"] for way in found["orders"][0]["ways"].values()] == [5.0, 15.0]
 
 
+@pytest.mark.parametrize("policy", UNASKING)
+def test_policies_that_ask_no_forecast_do_the_same_with_any(policy: str) -> None:
+    """Under a policy named as unasking, slaq's forecaster and the cheapest one give the same run."""
+    workload = Load(seed=7, jobs=12, mean_arrival=2.0, curves=CURVES).workload()
+    assert forecaster_for(policy) != "slaq"
+    cheap, dear = (
+        Simulation(workload=workload, policy=policy, capacity=UNITS, forecaster=forecaster).run().outcome
+        for forecaster in (forecaster_for(policy), "slaq")
+    )
+    assert cheap.mean_active > 2
+    assert {**cheap.as_json(), "decision_ms": None} == {**dear.as_json(), "decision_ms": None}
+    assert cheap.loss.tolist() == dear.loss.tolist()
+
+
 def test_the_same_seed_gives_the_same_jobs() -> None:
     """A load and a search are decided by their seeds alone."""
     load = Load(seed=7, jobs=5, curves=CURVES)
@@ -175,3 +190,22 @@ def test_a_binned_series_keeps_its_mean() -> None:
     assert len(series["values"]) == 10
     assert np.mean(series["values"]) == pytest.approx(49.5, abs=0.2)
     assert binned(np.empty(0), np.empty(0)) == {"times": [], "values": []}
+
+
+def probed(*runs: dict[int, float]) -> dict[str, dict[str, dict[str, list[float | None]]]]:
+    """Return one seed's times to whole percents of accuracy, under fair sharing and under slaq."""
+    return {
+        policy: {"probe": {"percents": [run.get(mark) for mark in range(101)]}}
+        for policy, run in zip(("fair", "total-quality"), runs, strict=True)
+    }
+
+
+def test_accuracy_is_told_as_far_as_every_run_came() -> None:
+    """The last mark is the most that every run reached, at most the paper's; those before it are known in all."""
+    to_88 = {mark: float(mark) for mark in range(89)}
+    to_95 = {mark: 2.0 * mark for mark in range(96)}
+    assert accuracy_marks([probed(to_88, to_95), probed(to_95, to_95)]) == [60, 70, 80, 85, 86, 87, 88]
+    assert accuracy_marks([probed(to_95, to_95)])[-1] == 90
+    low = accuracy_marks([probed(dict.fromkeys(range(43), 1.0), to_88)])
+    assert low == [42]
+    assert sooner([probed(to_88, to_95), probed(to_88, to_88)], 80)["mean"] == pytest.approx(0.5)

@@ -17,6 +17,8 @@ PAPER_DECAY = 0.8
 #: multiple of the window's range.
 RATES = 1.0 - np.geomspace(0.002, 0.9, 32)
 DEPTHS = np.geomspace(0.003, 3.0, 24)
+#: The fewest losses that the weighted fit puts a curve through: as many as mu^(k-b)+c has parameters.
+FEWEST_TO_FIT = 3
 #: The half-width of an 80% interval of a normal distribution, in standard deviations.
 NORMAL_80 = 1.2816
 
@@ -130,12 +132,15 @@ def _inverse_quadratic(losses: Floats, times: Floats) -> tuple[Floats, Floats]:
 _FAMILIES = {"exponential": _exponential, "sublinear": _inverse_quadratic}
 
 
-class WeightedFit(LastLoss):
+class WeightedFit(Strawman):
     """The paper's predictor (§4.2.2): fits both families with decaying weights, and uses the better fit.
 
     With mu or d fixed, each family is linear least squares. So a grid over that parameter and closed forms for
     the others fit all rows at once. `families` names the families to choose from: "exponential" and
     "sublinear", the paper's two convergence classes.
+
+    The paper does not say what is forecast before there is something to fit. Here it is the strawman's straight
+    line: of fewer than FEWEST_TO_FIT losses, and of losses that no curve of the families can follow.
     """
 
     def __init__(self, size: int = 0, families: Sequence[str] = tuple(_FAMILIES)) -> None:
@@ -147,18 +152,21 @@ class WeightedFit(LastLoss):
 
     @override
     def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
+        line = super().forecasts(rows, horizons)
         times = np.array([0.0, *horizons])
         window = self.window[rows]
         counts = self.count[rows]
         best = np.full(len(rows), np.inf)
-        path = np.repeat(window[:, -1:], len(times), axis=1)
-        for count in np.unique(counts[counts >= 3]).tolist():
+        path = np.concatenate((line.level[:, None], line.mean), axis=1)
+        for count in np.unique(counts[counts >= FEWEST_TO_FIT]).tolist():
             members = np.flatnonzero(counts == count)
             for family in self.families:
                 residual, paths = _FAMILIES[family](window[members, -count:], times)
                 better = residual < best[members]
                 best[members[better]] = residual[better]
                 path[members[better]] = paths[better]
-        deviation = NORMAL_80 * np.sqrt(np.where(np.isfinite(best), best, 0.0))[:, None] * np.sqrt(horizons)
+        fitted = np.isfinite(best)[:, None]
+        usual = np.sqrt(np.where(fitted[:, 0], best, 0.0))[:, None]
+        deviation = np.where(fitted, NORMAL_80 * usual * np.sqrt(horizons), line.below)
         fall = np.maximum.accumulate(np.maximum(path[:, :1] - path[:, 1:], 0.0), axis=1)
         return ForecastTable(level=path[:, 0], fall=fall, below=deviation, above=deviation)

@@ -12,6 +12,7 @@ from slaq.core.decision import Decision
 from slaq.core.direction import turned
 from slaq.core.events import Event, JobEnded, LossObserved
 from slaq.core.job import JobSpec
+from slaq.core.progress import is_number
 from slaq.core.quality import best_so_far, first_and_best, normalised, times_to
 
 #: The shares of a job's whole loss reduction whose times are measured.
@@ -50,6 +51,20 @@ class JobCurve:
         """The best loss of the whole curve if known, turned likewise."""
         return None if self.final_best is None else turned(self.final_best, self.spec.maximize)
 
+    def standing(self) -> tuple[Floats, Floats]:
+        """Return when the job's losses came, and its normalised best loss before the first and from each on."""
+        known = is_number(self.falling)
+        first, best = first_and_best(self.falling)
+        best = best if self.end is None else min(best, self.end)
+        return self.times[known], np.append(1.0, normalised(best_so_far(self.falling[known]), first, best))
+
+    def loss_seconds(self, until: float) -> float:
+        """Return the integral of the normalised best loss from arrival to end, or `until` if it has not ended."""
+        end = until if self.ended_at is None else self.ended_at
+        times, levels = self.standing()
+        begins = np.clip(np.concatenate(([self.spec.arrival], times, [end])), self.spec.arrival, end)
+        return float(np.diff(begins) @ levels)
+
     @classmethod
     def of(cls, spec: JobSpec, events: Iterable[Event], final_best: float | None = None) -> Self:
         """Return the curve of one job from its events."""
@@ -81,6 +96,8 @@ class Outcome:
     mean_normalised_loss: float
     #: Mean seconds from arrival until each of REDUCTIONS, over the ML jobs that reached it.
     time_to: Floats
+    #: Mean over the ML jobs of the integral of normalised loss over a job's life, in seconds.
+    loss_seconds: float
     #: Mean seconds from arrival to end, over the jobs that ended.
     completion: float
     #: Mean over epochs of `active`.
@@ -121,9 +138,10 @@ class Outcome:
             "mean_normalised_loss": _rounded(self.mean_normalised_loss, 6),
             "time_to_90": _rounded(self.time_to_90, 3),
             "time_to_95": _rounded(self.time_to_95, 3),
+            "loss_seconds": _rounded(self.loss_seconds, 3),
             "completion": _rounded(self.completion, 3),
-            "mean_active": _rounded(self.mean_active, 3),
             "makespan": _rounded(self.makespan, 3),
+            "mean_active": _rounded(self.mean_active, 3),
             "decision_ms": {
                 "median": _rounded(self.decision_ms_median, 4),
                 "p99": _rounded(self.decision_ms_p99, 4),
@@ -154,6 +172,7 @@ def measure(
         epoch_seconds=epoch_seconds,
         mean_normalised_loss=_mean(loss),
         time_to=_mean_times(ml),
+        loss_seconds=_mean(np.array([job.loss_seconds(horizon) for job in ml])),
         completion=_mean(_completions(jobs)),
         mean_active=_mean(active.astype(np.float64)),
         makespan=_makespan(jobs, horizon),
@@ -198,16 +217,9 @@ def _normalised_losses(ml: Sequence[JobCurve], part: _Participation, times: Floa
     by_job = np.argsort(part.job, kind="stable")
     ends = np.cumsum(np.bincount(part.job, minlength=len(ml)))
     for curve, pairs in zip(ml, np.split(by_job, ends[:-1]), strict=True) if ml else ():
-        known = np.isfinite(curve.falling)
-        first, best = _range(curve)
-        steps = np.append(1.0, normalised(best_so_far(curve.falling[known]), first, best))
-        result[pairs] = steps[np.searchsorted(curve.times[known], times[part.epoch[pairs]], side="right")]
+        moments, levels = curve.standing()
+        result[pairs] = levels[np.searchsorted(moments, times[part.epoch[pairs]], side="right")]
     return result
-
-
-def _range(curve: JobCurve) -> tuple[float, float]:
-    first, best = first_and_best(curve.falling)
-    return first, best if curve.end is None else min(best, curve.end)
 
 
 def _mean_by_epoch(part: _Participation, values: Floats, epochs: int) -> Floats:

@@ -14,6 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from slaq.core.arrays import Floats
 from slaq.core.forecast import Forecast
 from slaq.core.outcome import REDUCTIONS, Outcome
+from slaq.reports.measures import BESIDE
 from slaq.reports.story import Story
 from slaq.reports.style import GROUPS, INK, MUTED, few_ticks, pen, styled, time_scale
 
@@ -57,7 +58,17 @@ def overview(outcomes: Mapping[str, Outcome], story: Story | None) -> Figure:
             draw_story_losses(bottom_right, story)
             bottom_right.set_title(f"One job: {_short(story.job_id)}", parse_math=False)
         _legend_above(figure, bottom_right, columns=8)
+        figure.supxlabel("\n".join(_whole_runs(outcomes)), x=0.01, ha="left", fontsize=9.5, color=MUTED)
     return figure
+
+
+def _whole_runs(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """Return a line for each policy: how its jobs stood over their whole lives, and when they ended."""
+    summaries = {policy: outcome.as_json() for policy, outcome in outcomes.items()}
+    return [
+        f"{policy}: " + ", ".join(f"{measure.name} {measure.text(summary)}" for measure in BESIDE)
+        for policy, summary in summaries.items()
+    ]
 
 
 def _picture(
@@ -135,14 +146,14 @@ def draw_mean_loss(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def draw_time_to_reach(axes: Axes, outcomes: Mapping[str, Outcome]) -> None:
-    """Draw the mean seconds from arrival until each share of the loss reduction was reached."""
-    waits = np.concatenate([outcome.time_to for outcome in outcomes.values()])
-    seconds, unit = time_scale(float(np.nanmax(np.append(waits, 0.0))))
-    places = np.arange(len(REDUCTIONS))
-    for policy, outcome in outcomes.items():
-        axes.plot(places, outcome.time_to / seconds, label=policy, marker="o", ms=4.5, **_line(policy))
-    axes.set_xticks(places, [f"{100 * share:g}%" for share in REDUCTIONS])
-    axes.set_xlabel("share of a job's whole loss reduction")
+    """Draw the mean seconds from arrival until each share of the loss reduction was reached, and to the end."""
+    waits = {policy: np.append(each.time_to, each.completion) for policy, each in outcomes.items()}
+    seconds, unit = time_scale(float(np.nanmax(np.concatenate([[0.0], *waits.values()]))))
+    places = np.arange(len(REDUCTIONS) + 1)
+    for policy, wait in waits.items():
+        axes.plot(places, wait / seconds, label=policy, marker="o", ms=4.5, **_line(policy))
+    axes.set_xticks(places, [*(f"{100 * share:g}%" for share in REDUCTIONS), "end"])
+    axes.set_xlabel("share of a job's whole loss reduction, and its end")
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0.0)
     axes.margins(x=0.05)

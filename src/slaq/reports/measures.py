@@ -58,6 +58,26 @@ COMPLETION = Measure(
     definition="Mean seconds from a job's arrival to its end.",
 )
 
+MAKESPAN = Measure(
+    path=("makespan",),
+    name="makespan",
+    unit="s",
+    definition="Seconds from the first arrival to the last end.",
+)
+
+LOSS_SECONDS = Measure(
+    path=("loss_seconds",),
+    name="loss seconds",
+    unit="s",
+    definition=(
+        "Mean over the jobs of the integral of a job's normalised loss from its arrival to its end: the seconds "
+        "that it stood at its first loss, where seconds half-way down count half."
+    ),
+)
+
+#: What jobs pay for being good early: how they stood over their whole lives, and when they ended.
+BESIDE = (LOSS_SECONDS, COMPLETION, MAKESPAN)
+
 MEASURES = (
     TIME_TO_90,
     Measure(
@@ -74,17 +94,11 @@ MEASURES = (
             "(first loss − final best): 1 when training starts, 0 once nothing more is gained."
         ),
     ),
-    COMPLETION,
+    *BESIDE,
     Measure(
         path=("mean_active",),
         name="active jobs",
         definition="Mean number of jobs that have arrived and not ended.",
-    ),
-    Measure(
-        path=("makespan",),
-        name="makespan",
-        unit="s",
-        definition="Seconds from the first arrival to the last end.",
     ),
     Measure(
         path=("share_by_group", "high"),

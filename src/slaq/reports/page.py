@@ -162,7 +162,7 @@ def _figures(results: Results) -> list[str]:
         (
             "Time to a good model",
             charts.time_to_reach_picture(results.outcomes),
-            "Mean time from arrival until a job has made that share of its whole loss reduction.",
+            "Mean time from arrival until a job has made that share of its whole loss reduction, and to its end.",
         ),
         (
             "Who held the cores",

@@ -225,7 +225,7 @@ def _train_on_spark(
 
 def reading(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the comparison with fair sharing in two sentences."""
-    from slaq.reports.measures import COMPLETION, TIME_TO_90
+    from slaq.reports.measures import COMPLETION, MAKESPAN, TIME_TO_90
 
     if not {"fair", "total-quality"} <= set(summaries):
         return "Run the policies fair and total-quality to see what slaq gains here."
@@ -233,7 +233,8 @@ def reading(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     return (
         f"Under slaq a job reaches 90% of its loss reduction in {TIME_TO_90.text(ours)} on average, "
         f"{_compared(TIME_TO_90, ours, fair)} under fair sharing ({TIME_TO_90.text(fair)}). "
-        f"Whole jobs end {_compared(COMPLETION, ours, fair)} under fair sharing."
+        f"Whole jobs end {_compared(COMPLETION, ours, fair)} under fair sharing on average, and the last of them "
+        f"{_compared(MAKESPAN, ours, fair)} there."
     )
 
 

@@ -90,9 +90,11 @@ def command(
                           final best) / (first - final best)
     time_to_90, time_to_95  mean seconds from arrival to that share of a job's
                           whole loss reduction
+    loss_seconds          mean integral of a job's normalised loss from arrival
+                          to end
     completion            mean seconds from arrival to end
-    mean_active           mean number of active jobs
     makespan              seconds from the first arrival to the last end
+    mean_active           mean number of active jobs
     decision_ms           median and p99 milliseconds per decision
     share_by_group        share of cores held by the 25% of jobs with high
                           loss, the next 25% (medium) and the other 50% (low)
