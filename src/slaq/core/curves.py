@@ -131,7 +131,7 @@ def keys(ages: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class FilterBank:
     """What turns windows of one age, relative to their last loss, into fits."""
 
     #: One column per curve for the slope, one per curve for the mean, then for each of PAST that reaches back far
@@ -144,7 +144,7 @@ class Filters:
 
 
 @lru_cache(maxsize=len(AGES))
-def filters(key: int) -> Filters:
+def filters(key: int) -> FilterBank:
     """Return the filters of jobs with this key: columns of WINDOW losses, newest last."""
     age = int(AGES[key])
     count = min(age, WINDOW)
@@ -160,7 +160,7 @@ def filters(key: int) -> Filters:
             ahead = float(curve.shape(np.array([float(past)]), age - past)[0]) - value
             columns[known, 2 + 2 * number, place] = mean
             columns[known, 3 + 2 * number, place] = mean + slope * ahead
-    return Filters(columns.reshape(WINDOW, -1).astype(np.float32), middle.astype(np.float32), pasts)
+    return FilterBank(columns.reshape(WINDOW, -1).astype(np.float32), middle.astype(np.float32), pasts)
 
 
 @lru_cache(maxsize=64)
