@@ -13,7 +13,7 @@ from slaq.core.errors import UnknownNameError
 from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
 
 #: Rows processed together: few enough that their arrays fit into the processor's cache.
-CHUNK = 1024
+CHUNK = 2048
 #: Discount of the errors of the average.
 MISS_DISCOUNT = 0.9
 #: A loss may be an outlier or a bend only after SETTLED losses, and if it is FAR usual errors off the forecast.
@@ -174,9 +174,11 @@ class CurveForecaster(Rows, Forecaster):
         self.window[rows[fresh]] = losses[fresh, :1]
         self.size[rows[fresh]] = 1.0
         ahead, size = self.ahead(rows), self.size[rows]
-        expected = _averaged(self.weight[rows], ahead) * size
+        weight = self.weight[rows]
+        expected = _averaged(weight, ahead) * size
         tried = self.count[rows] >= 2
-        self._widen(rows[tried], (losses[:, 0] - self.window[rows, -1] - expected)[tried])
+        halves = np.stack(self.next_halves(rows, weight, ahead), axis=1)
+        self._widen(rows[tried], (losses[:, 0] - self.window[rows, -1] - expected)[tried], halves[tried])
         losses = self._sift(rows, losses, counts, self.window[rows, -1] + expected)
         tried &= self.count[rows] >= 2
         change = losses[:, 0] - self.window[rows, -1]
@@ -195,22 +197,20 @@ class CurveForecaster(Rows, Forecaster):
         self.window[rows] = pushed(self.window[rows], losses, counts)
         self.count[rows] = np.minimum(self.count[rows] + counts, curves.OLDEST)
 
-    def _widen(self, rows: Integers, off: Floats) -> None:
-        """Follow the share of losses that lie outside of the interval, given how far off the next ones are."""
-        below, above = self.next_halves(rows)
-        halves = np.exp(self.stretch[rows]) * np.stack((below, above), axis=1)
-        outside = np.stack((-off, off), axis=1) > halves
-        moved = self.stretch[rows] + STEP * (outside - OUTSIDE)
+    def _widen(self, rows: Integers, off: Floats, halves: Floats) -> None:
+        """Follow the share of losses outside of the interval, given how far off the next ones are."""
+        stretch = self.stretch[rows]
+        outside = np.stack((-off, off), axis=1) > np.exp(stretch) * halves
+        moved = stretch + STEP * (outside - OUTSIDE)
         self.stretch[rows] = moved.clip(-MOST_STRETCH, MOST_STRETCH)
 
-    def next_halves(self, rows: Integers) -> tuple[Floats, Floats]:
+    def next_halves(self, rows: Integers, weight: Singles, ahead: Singles) -> tuple[Floats, Floats]:
         """Return the widths of the interval of the next loss, before they are stretched."""
-        ahead, weight, size = self.ahead(rows), self.weight[rows], self.size[rows]
-        expected = _averaged(weight, ahead)
-        ahead -= expected.astype(np.float32)[:, None]
-        ahead *= ahead
-        spread = np.sqrt(_averaged(weight, ahead)) * size
-        fall = np.maximum(_averaged(weight, self.level[rows]) - expected, 0.0) * size
+        expected, size = _averaged(weight, ahead), self.size[rows]
+        apart = ahead - expected.astype(np.float32)[:, None]
+        apart *= apart
+        spread = np.sqrt(_averaged(weight, apart)) * size
+        fall = np.maximum(-expected, 0.0) * size
         below, above = self._halves(rows, (1.0,), spread[:, None], fall[:, None])
         return below[:, 0], above[:, 0]
 
@@ -278,7 +278,8 @@ class CurveForecaster(Rows, Forecaster):
             level[members] = np.subtract(parts[:, 1], steep, out=steep)
             for number in range(filters.pasts):
                 # A curve that rises is flat, and a flat one forecasts its mean.
-                missed[number][members] = np.maximum(-parts[:, 2 + 2 * number], -parts[:, 3 + 2 * number])
+                least = np.minimum(parts[:, 2 + 2 * number], parts[:, 3 + 2 * number])
+                missed[number][members] = np.negative(least, out=least)
         return Fits(size, level, slope, tuple(missed))
 
     def errors(self, rows: Integers, fits: Fits) -> tuple[Singles, ...]:
@@ -295,10 +296,11 @@ class CurveForecaster(Rows, Forecaster):
         fits = self.fits(rows)
         with np.errstate(over="ignore"):
             rescale = np.minimum(self.size[rows] / fits.size, MOST_ERROR).astype(np.float32)[:, None]
+        grown = bool((rescale > 1.0).any())
         for errors in (self.quick, self.slow):
             scaled = errors[rows]
             scaled *= rescale
-            errors[rows] = np.minimum(scaled, MOST_ERROR, out=scaled)
+            errors[rows] = np.minimum(scaled, MOST_ERROR, out=scaled) if grown else scaled
         self.size[rows], self.level[rows], self.slope[rows] = fits.size, fits.level, fits.slope
         self.weigh(rows, fits)
 

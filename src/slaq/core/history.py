@@ -115,7 +115,8 @@ def _judge(lane: CurveForecaster) -> Booleans:
 
 def _stretch(lane: CurveForecaster, off: Floats, tried: Booleans) -> None:
     """Fill in how much wider the intervals are than those of other jobs, once all else is known."""
-    halves = np.stack(lane.next_halves(np.arange(len(off))), axis=1)
+    rows = np.arange(len(off))
+    halves = np.stack(lane.next_halves(rows, lane.weight[:-1], lane.ahead(rows)), axis=1)
     signed = np.stack((-off, off), axis=1)
     stretch = lane.stretch[0]
     for row in range(len(off)):
