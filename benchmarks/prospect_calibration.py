@@ -11,8 +11,10 @@ from slaq.core.appraisal import Appraiser
 from slaq.core.arrays import Floats, Integers
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
+from slaq.core.progress import SHARES
 from slaq.core.prospects import foresee
 from slaq.core.roster import Roster
+from slaq.core.trajectories import strides_to_shares
 from slaq.simulation.generator import generate
 
 #: Losses known when a chance is asked for, and iterations left until the deadline.
@@ -61,6 +63,35 @@ class Reported:
             done &= self.known <= np.array([len(curve) for curve in self.curves])
             found[done] = self.known
         return found
+
+
+def expected_times(curves: list[Floats]) -> dict[str, dict[str, float]]:
+    """Compare the iterations expected until each of SHARES of a curve's whole fall with those that it took.
+
+    "off" is the median factor between the two, either way; "longer" the share of cases in which it took longer than
+    expected, or was never expected.
+    """
+    factors: dict[float, list[float]] = {share: [] for share in SHARES}
+    jobs = Reported(curves, np.full(len(curves), np.nan))
+    for known in KNOWN:
+        while jobs.known < known:
+            jobs.report()
+        appraisal = Appraiser(epoch_seconds=1.0).appraise(jobs.roster, len(jobs.rows), known - 1.0)
+        strides = strides_to_shares(jobs.roster, jobs.rows, appraisal.forecasts, SHARES)
+        for column, share in enumerate(SHARES):
+            for curve, expected in zip(curves, strides[:, column], strict=True):
+                goal = curve[0] - share * (curve[0] - curve.min())
+                took = _first_at(curve, goal) - known
+                if len(curve) > known and took > 0 and not np.isnan(expected):
+                    factors[share].append(took / max(expected, 0.5))
+    return {
+        f"{share:.0%}": {
+            "cases": len(found),
+            "off": round(float(np.exp(np.median(np.abs(np.log(np.maximum(found, 1e-9)))))), 2),
+            "longer": round(float(np.mean(np.array(found) > 1)), 2),
+        }
+        for share, found in factors.items()
+    }
 
 
 def cases(curves: list[Floats], rng: np.random.Generator, by_loss: bool) -> tuple[Floats, Floats]:
@@ -133,13 +164,19 @@ def main() -> None:
             "brier": round(brier, 4),
             "brier_of_the_mean": round(spread, 4),
         }
+    times = expected_times(curves)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps({**result, "times": times}))
         return
     for name, found in result.items():
         print(f"{name}: Brier score {found['brier']}, of always saying the mean {found['brier_of_the_mean']}")
         for row in found["bands"]:
             print(f"  {row['cases']:>6} cases: said {row['said']:.2f}, came true {row['came_true']:.2f}")
+    for share, row in times.items():
+        print(
+            f"time to {share}: off by a factor of {row['off']} (median),"
+            f" longer than expected in {row['longer']:.0%}"
+        )
 
 
 if __name__ == "__main__":

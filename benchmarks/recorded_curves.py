@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,18 @@ def read_curves(folder: Path, *, improving: bool = True) -> list[RecordedCurve]:
             )
         )
     return found
+
+
+def read_runs(workload: Path) -> list[RecordedCurve]:
+    """Read the runs of a workload, such as replication/curves/recorded.jsonl; the family is how an id begins."""
+    with workload.open(encoding="utf-8") as lines:
+        jobs = [json.loads(line) for line in lines]
+    return [
+        RecordedCurve(
+            source="own", family="own " + job["id"].split("-")[0], losses=np.array(job["losses"], dtype=float)
+        )
+        for job in jobs
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +155,13 @@ def forecasts(
 
 
 def truths(curves: Sequence[RecordedCurve], cases: Cases, horizons: tuple[int, ...]) -> Floats:
-    """Return the losses that came so many iterations, at most AHEAD, after every case."""
-    places = zip(cases.curve.tolist(), cases.known.tolist(), strict=True)
-    return np.array([[curves[i].losses[k - 1 + h] for h in horizons] for i, k in places])
+    """Return the losses that came so many iterations after every case; NaN where the curve had ended."""
+    found = np.full((len(cases), len(horizons)), np.nan)
+    for place, (i, known) in enumerate(zip(cases.curve.tolist(), cases.known.tolist(), strict=True)):
+        for column, horizon in enumerate(horizons):
+            if known - 1 + horizon < len(curves[i].losses):
+                found[place, column] = curves[i].losses[known - 1 + horizon]
+    return found
 
 
 def macro(errors: Floats, cases: Cases, chosen: Booleans) -> tuple[float, dict[str, float]]:

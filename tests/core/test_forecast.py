@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import slaq
 from slaq.core import curves
 from slaq.core.errors import ForecastError, UnknownNameError
-from slaq.core.forecast import METHODS, CurveForecaster
+from slaq.core.forecast import METHODS, ROW, CurveForecaster
+from slaq.core.history import read
 
 ALL_METHODS = sorted(METHODS)
 HORIZONS = [1, 2, 5, 10, 50, 1000]
@@ -64,11 +65,11 @@ def test_forecasts_fall_and_flatten(losses: list[float]) -> None:
 
 @pytest.mark.parametrize("curve", [sublinear, linear_rate])
 def test_the_papers_families_are_foreseen(curve: "type") -> None:
-    """On curves of the paper's two families the forecast ten ahead is off by under 1% of the range."""
+    """On curves of the paper's two families the forecast ten ahead is off by under 1% of the range, or 3%."""
     truth = curve(80)
-    for known in (15, 30, 60):
+    for known, most in ((15, 0.03), (30, 0.01), (60, 0.001)):
         found = slaq.forecast(truth[:known], 10)
-        assert abs(found.mean[0] - truth[known + 9]) < 0.01 * np.ptp(truth)
+        assert abs(found.mean[0] - truth[known + 9]) < most * np.ptp(truth)
 
 
 def test_noise_is_smoothed() -> None:
@@ -185,24 +186,72 @@ def test_jobs_do_not_touch_each_other(data: st.DataObject) -> None:
     forecasts = together.forecasts(np.arange(len(histories)), (1.0, 10.0))
     for row, losses in enumerate(histories):
         alone = slaq.forecast(losses, [1, 10])
-        np.testing.assert_allclose(forecasts.mean[row], alone.mean, rtol=1e-9, atol=1e-9)
+        # In single precision, sums depend a little on how many rows are multiplied at once.
+        tolerance = 1e-4 * (1.0 + np.ptp(losses))
+        np.testing.assert_allclose(forecasts.mean[row], alone.mean, rtol=1e-6, atol=tolerance)
+        np.testing.assert_allclose(forecasts.mean[row] - forecasts.below[row], alone.low, atol=10 * tolerance)
 
 
 def test_filters_are_least_squares() -> None:
-    """A filter gives the level and slope that weighted least squares finds."""
+    """A filter gives the mean and the slope that weighted least squares finds, now and some losses ago."""
     rng = np.random.default_rng(0)
-    for column, curve in enumerate(curves.CURVES):
+    for place, curve in enumerate(curves.CURVES):
         if curve.anchored or curve.family == "flat":
             continue
-        for count in (3, 17, curves.WINDOW):
+        for count in (4, 16, curves.WINDOW):
             losses = rng.normal(size=count)
-            lags = np.arange(count - 1.0, -1.0, -1.0)
-            design = np.stack((curve.shape(-lags, count), np.ones(count)), axis=1)
-            root = np.sqrt(curve.decay**lags)
-            slope, level = np.linalg.lstsq(design * root[:, None], losses * root, rcond=None)[0]
-            bank = curves.filters()[count].reshape(curves.WINDOW, 3, -1)[-count:]
-            assert losses @ bank[:, 0, column] == pytest.approx(slope, rel=1e-4, abs=1e-8)
-            assert losses @ bank[:, 1, column] == pytest.approx(level, rel=1e-4, abs=1e-8)
+            found = curves.filters(int(curves.keys(np.array([count]))[0]))
+            fitted = (
+                np.float32(losses) @ found.columns.reshape(curves.WINDOW, -1, curves.MANY)[-count:, :, place]
+            )
+            for number, past in enumerate((0, *curves.PAST[: found.pasts])):
+                known = losses[: count - past]
+                lags = np.arange(len(known) - 1.0, -1.0, -1.0)
+                shape = curve.shape(-lags, count - past)
+                design = np.stack((shape, np.ones(len(known))), axis=1)
+                root = np.sqrt(curve.decay**lags)
+                slope, level = np.linalg.lstsq(design * root[:, None], known * root, rcond=None)[0]
+                mean = level + slope * np.average(shape, weights=root**2)
+                if past:
+                    ahead = level + slope * curve.shape(np.array([float(past)]), count - past)[0]
+                    assert fitted[2 * number] == pytest.approx(mean, rel=1e-3, abs=1e-4)
+                    assert fitted[2 * number + 1] == pytest.approx(
+                        ahead, rel=1e-2, abs=1e-3 * (1 + abs(slope))
+                    )
+                else:
+                    assert fitted[0] == pytest.approx(slope, rel=1e-2, abs=1e-4)
+                    assert fitted[1] == pytest.approx(mean, rel=1e-3, abs=1e-4)
+
+
+@given(losses=st.lists(modest, min_size=1, max_size=200), data=st.data())
+def test_a_history_is_read_at_once_as_it_is_loss_by_loss(losses: list[float], data: st.DataObject) -> None:
+    """A history read at once gives the forecasts, and the bends, that reading it loss by loss gives."""
+    place = data.draw(st.integers(0, len(losses) - 1))
+    losses[place:] = [loss / data.draw(st.sampled_from([1.0, 50.0])) for loss in losses[place:]]
+    at_once, one_by_one = CurveForecaster(1), CurveForecaster(1)
+    read(at_once, np.array(losses))
+    for loss in losses:
+        one_by_one.observe(ROW, np.array([[loss]]), np.ones(1, dtype=np.int64))
+    expected, found = (forecaster.forecasts(ROW, (1.0, 10.0)) for forecaster in (one_by_one, at_once))
+    assert at_once.bends == one_by_one.bends
+    tolerance = 1e-3 * (1.0 + np.ptp(losses))
+    np.testing.assert_allclose(found.mean, expected.mean, atol=tolerance)
+    np.testing.assert_allclose(found.below, expected.below, rtol=0.01, atol=tolerance)
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+def test_intervals_follow_a_jobs_own_past(spread: float) -> None:
+    """Where a job's noise is much the same for long, about 80 of 100 losses lie in the interval."""
+    rng = np.random.default_rng(2)
+    losses = 5.0 + rng.standard_t(spread * 4, 700) * spread
+    forecaster, inside = CurveForecaster(1), []
+    for place, loss in enumerate(losses):
+        if place > 100:
+            table = forecaster.forecasts(ROW, (1.0,))
+            off = loss - table.mean[0, 0]
+            inside.append(-table.below[0, 0] <= off <= table.above[0, 0])
+        forecaster.observe(ROW, np.array([[loss]]), np.ones(1, dtype=np.int64))
+    assert 0.72 < np.mean(inside) < 0.88
 
 
 def test_an_announcement_among_losses_left_out_counts_from_the_next() -> None:

@@ -259,8 +259,9 @@ def test_what_one_job_reports_leaves_the_others_candidates_as_they_are(
         assert np.isfinite(found.gain).all()
         assert np.isfinite(found.loss).all()
         row = found.ids.index("b")
-        np.testing.assert_array_equal(found.gain[row], usual.gain[0])
-        assert found.loss[row] == usual.loss[0]
+        # In single precision, sums depend a little on how many rows are multiplied at once.
+        np.testing.assert_allclose(found.gain[row], usual.gain[0], rtol=1e-4, atol=1e-7)
+        assert found.loss[row] == pytest.approx(usual.loss[0], rel=1e-5)
         assert TotalQuality().allocate(found, 32).units.sum() <= 32
 
 

@@ -12,7 +12,8 @@ loss costs the same however long the history is.
     flat         no slope              a smoothed or last loss
 
 Losses are weighted by decay**lag: with a small decay a fit follows the last few losses, with a large one the
-whole window.
+whole window. The same filters, applied to the losses known some iterations ago, tell how far off each curve would
+have been by now: a job's past is forecast again at no cost but further columns of the product.
 """
 
 from collections.abc import Iterator
@@ -21,14 +22,28 @@ from functools import lru_cache
 
 import numpy as np
 
-from slaq.core.arrays import Booleans, Floats
+from slaq.core.arrays import Booleans, Floats, Integers, Singles
 
 #: Losses kept per job. At the slowest decay the oldest loss has a seventh of the weight of the newest.
 WINDOW = 64
+#: A curve that began longer ago counts as begun so many losses ago.
+OLDEST = 6 * WINDOW
 
-QUICK, MEDIUM, LONG = 0.6, 0.85, 0.97
+SHARP, QUICK, MEDIUM, LONG = 0.4, 0.6, 0.85, 0.97
 
 FAMILIES = ("exponential", "power", "flat")
+
+#: From so many losses ago the present loss is forecast again.
+PAST = (4, 10)
+
+#: The ages at which filters exist; a job uses those of the highest not above its own age, and as many losses.
+#: Beyond WINDOW the number of losses stays the same, and only the power laws change.
+AGES: Integers = np.array(
+    (
+        *(*range(1, 17), *range(18, 26, 2), *range(27, 37, 3), 40, 44, 48, 52, 58, WINDOW),
+        *(80, 96, 128, 160, 192, 256, 320, OLDEST),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +61,30 @@ class Curve:
     #: Whether the curve starts from the last loss instead of its own fit: better without noise, worse with noise.
     anchored: bool = False
 
-    def shape(self, t: Floats, count: int) -> Floats:
-        """Return shape(t) - shape(0), falling and convex, for a job with `count` losses."""
+    def shape(self, t: Floats, age: int) -> Floats:
+        """Return shape(t) - shape(0), falling and convex, for a job that began `age` losses ago."""
         if self.family == "flat":
             return np.zeros_like(t)
         if self.family == "exponential":
             return self.parameter**t - 1.0
-        age = count - 1 + self.parameter
-        return np.asarray((1.0 + t / age) ** -self.power - 1.0)
+        return np.asarray((1.0 + t / (age - 1 + self.parameter)) ** -self.power - 1.0)
+
+    def line(self, count: int, age: int) -> tuple[Floats, Floats, float]:
+        """Return the filters, newest last, of the mean and of the slope, and the shape's value where the mean is.
+
+        With them the fit is  mean + slope * (shape(t) - value);  a slope that would rise is set to zero.
+        """
+        lags = np.arange(count - 1.0, -1.0, -1.0)
+        weights = self.decay**lags
+        weights /= weights.sum()
+        x = self.shape(-lags, age)
+        middle = float(weights @ x)
+        variance = weights @ (x - middle) ** 2
+        slope = weights * (x - middle) / variance if variance > 0 else np.zeros(count)
+        if not self.anchored:
+            return weights, slope, middle
+        # Windows are relative to their last loss.
+        return np.eye(count)[-1], slope, 0.0
 
 
 def _exponentials(decay: float, rates: tuple[float, ...], *, anchored: bool) -> Iterator[Curve]:
@@ -72,17 +103,20 @@ CURVES: tuple[Curve, ...] = (
     Curve("flat", QUICK),
     Curve("flat", MEDIUM),
     Curve("flat", LONG),
-    *_exponentials(QUICK, (0.5, 0.7, 0.85, 0.93, 0.97, 0.99), anchored=True),
-    *_powers(QUICK, ((0.5, 1), (1, 0.5), (1, 5), (1, 40), (2, 1), (2, 10)), anchored=True),
-    *_exponentials(MEDIUM, (0.5,), anchored=True),
-    *_powers(MEDIUM, ((1, 0.5), (2, 1)), anchored=True),
-    *_powers(LONG, ((1, 0.5), (2, 1)), anchored=True),
-    *_exponentials(QUICK, (0.5, 0.93), anchored=False),
+    *_exponentials(SHARP, (0.3, 0.5, 0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.99), anchored=True),
+    *_powers(
+        SHARP, ((0.5, 1), (0.5, 10), (1, 0.5), (1, 5), (1, 40), (2, 1), (2, 10), (2, 40)), anchored=True
+    ),
+    *_exponentials(MEDIUM, (0.5, 0.8), anchored=True),
+    *_powers(MEDIUM, ((1, 0.5), (2, 1), (2, 10)), anchored=True),
+    *_exponentials(QUICK, (0.5, 0.7, 0.85, 0.93, 0.97), anchored=False),
     *_powers(QUICK, ((0.5, 1), (1, 0.5), (1, 5), (2, 1)), anchored=False),
-    *_exponentials(MEDIUM, (0.97,), anchored=False),
+    *_exponentials(MEDIUM, (0.93, 0.97), anchored=False),
     *_powers(MEDIUM, ((0.5, 1), (1, 0.5), (1, 40), (2, 1)), anchored=False),
     *_powers(LONG, ((1, 0.5), (1, 40), (2, 1)), anchored=False),
 )
+
+MANY = len(CURVES)
 
 
 @lru_cache(maxsize=8)
@@ -91,39 +125,53 @@ def of(families: tuple[str, ...]) -> Booleans:
     return np.array([curve.family in families for curve in CURVES])
 
 
-@lru_cache(maxsize=1)
-def filters() -> Floats:
-    """Return the least-squares filters: shape (WINDOW + 1, WINDOW, 3 * curves).
+def keys(ages: Integers) -> Integers:
+    """Return the places in AGES that jobs of these ages (1 or more) use."""
+    return np.searchsorted(AGES, ages, side="right") - 1
 
-    Row n holds the weights for the window of a job with n losses (newest last, unused places at the front): one
-    column per curve for the slope, then one for the level at t = 0, then one for the level of the same curve
-    with its slope fixed at zero.
-    """
-    bank = np.zeros((WINDOW + 1, WINDOW, 3, len(CURVES)))
-    for count in range(1, WINDOW + 1):
-        lags = np.arange(count - 1.0, -1.0, -1.0)
-        for column, curve in enumerate(CURVES):
-            weights = curve.decay**lags
-            weights /= weights.sum()
-            bank[count, -count:, 2, column] = weights
-            x = curve.shape(-lags, count)
-            mean = weights @ x
-            variance = weights @ (x - mean) ** 2
-            slope = weights * (x - mean) / variance if variance > 0 else np.zeros(count)
-            bank[count, -count:, 0, column] = slope
-            bank[count, -count:, 1, column] = weights - slope * mean
-    anchored = np.array([curve.anchored for curve in CURVES])
-    # Windows are relative to their last loss, so a curve that starts from the last loss has level 0.
-    bank[:, :, 1:, anchored] = 0.0
-    return bank.reshape(WINDOW + 1, WINDOW, 3 * len(CURVES))
+
+@dataclass(frozen=True, slots=True)
+class FilterBank:
+    """What turns windows of one age, relative to their last loss, into fits."""
+
+    #: One column per curve for the slope, one per curve for the mean, then for each of PAST that reaches back far
+    #: enough one per curve for the mean and one for the forecast of the present loss as if the slope might rise.
+    columns: Singles
+    #: The shape's value where the mean is, by curve.
+    middle: Singles
+    #: How many of PAST there are losses for.
+    pasts: int
+
+
+@lru_cache(maxsize=len(AGES))
+def filters(key: int) -> FilterBank:
+    """Return the filters of jobs with this key: columns of WINDOW losses, newest last."""
+    age = int(AGES[key])
+    count = min(age, WINDOW)
+    pasts = sum(count - past >= 2 for past in PAST)
+    columns = np.zeros((WINDOW, 2 + 2 * pasts, MANY))
+    middle = np.zeros(MANY)
+    for place, curve in enumerate(CURVES):
+        mean, slope, middle[place] = curve.line(count, age)
+        columns[-count:, 0, place], columns[-count:, 1, place] = slope, mean
+        for number, past in enumerate(PAST[:pasts]):
+            known = slice(WINDOW - count, WINDOW - past)
+            mean, slope, value = curve.line(count - past, age - past)
+            ahead = float(curve.shape(np.array([float(past)]), age - past)[0]) - value
+            columns[known, 2 + 2 * number, place] = mean
+            columns[known, 3 + 2 * number, place] = mean + slope * ahead
+    return FilterBank(columns.reshape(WINDOW, -1).astype(np.float32), middle.astype(np.float32), pasts)
 
 
 @lru_cache(maxsize=64)
-def falls(horizons: tuple[float, ...]) -> Floats:
-    """Return shape(0) - shape(h), the fall at slope 1: shape (WINDOW + 1, curves, horizons)."""
+def falls(horizons: tuple[float, ...]) -> Singles:
+    """Return shape(0) - shape(h), the fall at slope 1, by key: shape (keys, curves, horizons)."""
     t = np.array(horizons, dtype=float)
-    table = np.zeros((WINDOW + 1, len(CURVES), len(t)))
-    for count in range(1, WINDOW + 1):
-        for column, curve in enumerate(CURVES):
-            table[count, column] = -curve.shape(t, count)
-    return table
+    table = np.stack([[-curve.shape(t, int(age)) for curve in CURVES] for age in AGES])
+    return np.asarray(table, dtype=np.float32)
+
+
+@lru_cache(maxsize=64)
+def squared_falls(horizons: tuple[float, ...]) -> Singles:
+    """Return the squares of `falls`."""
+    return np.asarray(falls(horizons) ** 2)
