@@ -30,7 +30,12 @@ from slaq.simulation.whatif import Alternative, Situation, replay
 from slaq.simulation.workload import SimulatedJob, Workload
 
 #: What of a decision is in the job's own numbers.
-OWN = {"level", "expected", "expected_low", "expected_high"}
+OWN = {"level", "expected", "expected_low", "expected_high", "final_low", "final_high", "best_final"}
+#: The ends of intervals, which change places.
+ENDS = {
+    **{"expected_low": "expected_high", "expected_high": "expected_low"},
+    **{"final_low": "final_high", "final_high": "final_low"},
+}
 losses = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
 
@@ -51,9 +56,9 @@ def check_alike(one: Decision, other: Decision) -> None:
         if field.name in ("seconds", "maximize"):
             continue
         if field.name in OWN:
-            name = {"expected_low": "expected_high", "expected_high": "expected_low"}.get(field.name)
-            there = getattr(other, name or field.name)
-            turn = np.where(other.maximize, -1.0, 1.0)
+            there = getattr(other, ENDS.get(field.name, field.name))
+            # Empty where no job is one of a search.
+            turn = np.where(other.maximize, -1.0, 1.0)[: len(there)]
             np.testing.assert_array_equal(here, turn * there)
         elif isinstance(here, np.ndarray):
             np.testing.assert_array_equal(here, there)

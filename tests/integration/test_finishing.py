@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from slaq.bootstrap import Simulation
+from slaq.core.appraisal import FINISH
 from slaq.core.events import EndForeseen
 from slaq.core.outcome import Outcome
 from slaq.simulation.generator import WorkloadShape, generate
@@ -17,8 +18,11 @@ def crowd() -> Workload:
     return generate(25, np.random.default_rng(3), shape)
 
 
-def outcome(jobs: Workload, **chosen: float | bool) -> Outcome:
-    return Simulation(workload=jobs, policy="total-quality", capacity=160, **chosen).run().outcome
+def outcome(jobs: Workload, *, finish: float = FINISH, tells_ends: bool = True) -> Outcome:
+    simulation = Simulation(
+        workload=jobs, policy="total-quality", capacity=160, finish=finish, tells_ends=tells_ends
+    )
+    return simulation.run().outcome
 
 
 def test_a_worth_of_the_end_brings_jobs_to_it(crowd: Workload) -> None:

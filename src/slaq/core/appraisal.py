@@ -124,16 +124,11 @@ class Appraiser:
         # Forecasts count strides of iterations.
         iterations /= roster.stride[rows, None]
         forecasts = self.forecasts(roster, rows)
-        level, fall = forecasts.level, forecasts.fall
+        fall = forecasts.fall
         gain, ends = self._gains(roster, rows, forecasts, iterations, cpu)
         gain = concave(gain, grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
-        remaining = fall[:, -1]
-        asymptote = np.where(np.isnan(roster.target[rows]), level - remaining, roster.target[rows])
-        extent = roster.first[rows] - asymptote
-        begun = (roster.observed[rows] >= 2) & (extent > 0)
-        loss = np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
-        nearly = np.argmax(fall[:, 1:] >= CONVERGED * remaining[:, None], axis=1)
+        nearly = np.argmax(fall[:, 1:] >= CONVERGED * fall[:, -1:], axis=1)
         candidates = Candidates(
             ids=roster.active_ids(),
             unit=1.0 / self.units_per_core,
@@ -144,7 +139,7 @@ class Appraiser:
             max_units=most,
             reserved_units=self._whole(np.nan_to_num(roster.reserved[rows], nan=-1.0)).clip(-1),
             held=np.rint(roster.cores[rows] * self.units_per_core).astype(np.int64),
-            loss=loss,
+            loss=_normalised(roster, rows, forecasts),
             grid=grid,
             gain=gain,
             attained=roster.attained[rows],
@@ -304,6 +299,16 @@ class Appraiser:
         level[heard], fall[heard] = known.level, known.fall
         below[heard], above[heard] = known.below, known.above
         return ForecastTable(level=level, fall=fall, below=below, above=above)
+
+
+def _normalised(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
+    """Return the loss of each job between 1, its first, and 0, its target or where it is forecast to end."""
+    level = forecasts.level
+    target = roster.target[rows]
+    asymptote = np.where(np.isnan(target), level - forecasts.fall[:, -1], target)
+    extent = roster.first[rows] - asymptote
+    begun = (roster.observed[rows] >= 2) & (extent > 0)
+    return np.divide(level - asymptote, extent, out=np.ones_like(level), where=begun).clip(0.0, 1.0)
 
 
 def explain(
