@@ -138,7 +138,7 @@ def _play(situation: Situation, projections: Projections, alternative: Alternati
     clock = VirtualClock(situation.now)
     roster = _restored(situation)
     projections.adapt(roster)
-    engine = ReplayedEngine(projections.workload, clock, alternative.capacity)
+    engine = ReplayedEngine(projections.workload, clock, alternative.capacity, tells_ends=False)
     tally = Tally(projections.jobs, situation.queued)
     length = max(situation.epoch_seconds, horizon / MOST_EPOCHS)
     scheduler = Scheduler(
