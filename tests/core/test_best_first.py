@@ -38,7 +38,7 @@ def served(jobs: Candidates, capacity: int) -> list[int]:
 
 
 @every_rest
-@given(jobs=candidates(), capacity=capacities)
+@given(jobs=candidates(others=False), capacity=capacities)
 def test_a_search_holds_the_fair_share_of_those_that_may_win(
     rest: TotalQuality, jobs: Candidates, capacity: int
 ) -> None:

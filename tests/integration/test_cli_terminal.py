@@ -199,6 +199,7 @@ def _hostile(path: str) -> dict[str, Any]:
         "threads": 1, "threads_reason": HOSTILE, "memory_peak": 1,
         "cpu_seconds": 3.0, "attempts": 1, "can_use": None, "sizes": "any",
         "memory": None, "after": [HOSTILE], "after_any": [HOSTILE], "arrival": 1.0,
+        "standing": None,
         "prospect": {"at_90": None, "at_95": None, "chance": None, "out_of_reach": False},
         "id": HOSTILE, "owner": HOSTILE, "state": "queued", "reason": HOSTILE, "work": HOSTILE, "summary": HOSTILE,
         "directory": HOSTILE, "command": None, "cwd": HOSTILE, "group": HOSTILE, "parameters": {HOSTILE: HOSTILE},

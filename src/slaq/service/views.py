@@ -62,6 +62,10 @@ def curve(job_id: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     return {"job": job_id, **dict(zip(CURVE, columns, strict=True))}
 
 
+#: One for each owner, not for each job; and what only an explanation tells, of the jobs of searches.
+_LEFT_OUT = ("owner", "owner_share", "final_low", "final_high", "best_final", "searching")
+
+
 def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
     """Return a decision with a row for every job that may be seen (None: all), and totals for all of them."""
     columns = {
@@ -69,7 +73,7 @@ def decision(made: Decision, seen: Collection[str] | None) -> dict[str, Any]:
         for one in fields(made)
         if isinstance(getattr(made, one.name), np.ndarray)
         and len(getattr(made, one.name)) == len(made.ids)
-        and one.name not in ("owner", "owner_share")  # one for each owner, not for each job
+        and one.name not in _LEFT_OUT
     }
     rows = [place for place, job_id in enumerate(made.ids) if seen is None or job_id in seen]
     return {

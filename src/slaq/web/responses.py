@@ -118,6 +118,9 @@ class DecisionRow(TypedDict):
     reduction: float | None
     competes: bool
     maximize: bool
+    #: Losses to the end of the job, where it is known, and the part of the gain that coming nearer to it is worth.
+    to_end: float | None
+    finish: float | None
 
 
 class DecisionReply(TypedDict):

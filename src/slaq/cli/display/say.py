@@ -16,6 +16,11 @@ def say(text: str = "", *, err: bool = False, nl: bool = True, file: Any = None)
     click.echo(visible(text, lines=True), err=err, nl=nl, file=file)
 
 
+def pass_on(data: bytes) -> None:
+    """Print on stderr, byte for byte, what a command prints that whoever sits at the terminal has started here."""
+    click.echo(data, err=True, nl=False)
+
+
 def cleaned(value: Any) -> Any:
     """Return JSON in which every text is fit for one line of a terminal."""
     if isinstance(value, str):

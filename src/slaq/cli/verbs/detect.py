@@ -16,7 +16,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from slaq.cli.display.say import say
+from slaq.cli.display.say import pass_on, say
 from slaq.cli.display.spans import SPAN
 from slaq.core.errors import CommandError
 from slaq.detection.choice import Candidate
@@ -182,7 +182,7 @@ def _run(words: Sequence[str], looked: _Looked, seconds: float | None) -> None:
         for piece in _pieces(process, deadline):
             if piece:
                 # As if the script had been started without us: bars are drawn in place.
-                click.echo(piece, err=True, nl=False)
+                pass_on(piece)
                 looked.take(piece)
             for file, points in folder.read(final=False):
                 looked.search.read_points(file, points)

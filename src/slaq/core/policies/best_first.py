@@ -9,7 +9,7 @@ from slaq.core.allocation import Allocation, Candidates, Policy
 from slaq.core.arrays import Floats, Integers
 from slaq.core.policies.fair import Fair
 from slaq.core.searches import best_high, by_group, contenders
-from slaq.core.sharing import in_turn, least_units
+from slaq.core.sharing import guarantee, in_turn, least_units
 
 #: A job of which too little is known is taken to end as low as so many spreads below the median of the others. The
 #: spread is that of the better half: from the median down to where a sixth of them lie lower, which is one standard
@@ -52,7 +52,7 @@ class BestFirst(Policy):
         weight, searches = c.weight.copy(), list(by_group(c, searching))
         for rows in searches:
             weight[rows[~contenders(c.take(rows))]] *= HOPELESS
-        shared = Fair().allocate(replace(c, weight=weight), capacity)
+        shared = _shared(c, weight, capacity)
         units, sure, credit = shared.units.copy(), shared.sure.copy(), shared.credit.copy()
         least = np.minimum(least_units(c), units)
         best = np.full(len(c.ids), np.nan)
@@ -67,6 +67,23 @@ class BestFirst(Policy):
             inside = self.rest.allocate(c.take(others).within(budget), budget)
             units[others], sure[others], credit[others] = inside.units, inside.sure, inside.credit
         return replace(shared, units=units, sure=sure, credit=credit, best_high=best)
+
+
+def _shared(c: Candidates, weight: Floats, capacity: int) -> Allocation:
+    """Return fair sharing by these weights between the jobs that compete; the others hold what their own brings."""
+    usual = guarantee(c, capacity, fraction=1.0)
+    others = ~c.competes
+    if not others.any():
+        return Fair().allocate(replace(c, weight=weight), capacity)
+    if least_units(c).sum() > capacity:
+        return Fair().allocate(c, capacity)
+    fixed = np.where(others, usual.lower, c.reserved_units)
+    shared = Fair().allocate(replace(c, weight=weight, reserved_units=fixed), capacity)
+    return replace(
+        shared,
+        credit=np.where(others, usual.credit, shared.credit),
+        fair_share=np.where(others, usual.fair, shared.fair_share),
+    )
 
 
 def places(jobs: Candidates) -> Integers:

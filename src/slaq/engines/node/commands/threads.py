@@ -12,9 +12,6 @@ WAIT_PASSIVELY: Mapping[str, str] = {
     "KMP_BLOCKTIME": "0",
     "GOMP_SPINCOUNT": "0",
 }
-#: Lets threads sleep after they have spun for some 30 microseconds: as fast as without a limit where each has a
-#: core, and far less harm where another program takes one of them.
-SPIN_BRIEFLY: Mapping[str, str] = {"KMP_BLOCKTIME": "1", "GOMP_SPINCOUNT": "10000"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +37,12 @@ class Threads:
     count: int
     #: One sentence without a subject, such as "10 jobs share 2 cores".
     reason: str
-    #: Whether they are told to sleep at barriers at once, rather than after a short while.
+    #: Whether they are told to sleep at barriers at once, rather than as their libraries have it.
     passive: bool
 
     def variables(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the variables to add to an environment; whatever its user has set, stays."""
-        wanted = thread_limits(self.count) | dict(WAIT_PASSIVELY if self.passive else SPIN_BRIEFLY)
+        wanted = thread_limits(self.count) | dict(WAIT_PASSIVELY if self.passive else {})
         return {name: value for name, value in wanted.items() if name not in given}
 
 
