@@ -258,3 +258,12 @@ def test_what_a_user_has_set_stays() -> None:
     assert added["KMP_BLOCKTIME"] == "0"
     alone = choose_threads(Crowd(cores=2, commands=1)).variables({})
     assert not alone.keys() & WAIT_PASSIVELY.keys()
+
+
+@given(st.floats(0.05, 0.64))
+def test_a_tree_alone_is_not_stopped_for_a_part_of_a_core(busy: float) -> None:
+    """A tree that keeps a core and a bit busy, is granted one core, and is alone, runs all the time."""
+    machine = Machine(Turns(room=1.0, cores=2), cores=2, threads={"a": 2}, busy=lambda job, now: busy)
+    machine.add("a", 1.0)
+    machine.run(20.0)
+    assert machine.used["a"] >= 0.97 * 2 * busy * 20.0

@@ -126,9 +126,12 @@ class Turns:
         deepest, most = -DEEPEST_DEBT * tree.seats, MOST_CREDIT * tree.seats
         tree.credit = min(max(tree.credit + earned - spent, deepest), most)
         tree.settled_at, tree.used = now, used
-        # A core that was occupied is used up, whatever else kept the tree from using all of it.
-        occupied = passed * min(tree.seats, self.seats) if tree.runs and self._sits(tree) else 0.0
-        self._left -= max(spent, occupied)
+        # A core that was occupied is used up, whatever else kept the tree from using all of it; what a tree may use
+        # without a seat is not: else one that runs alone and is granted what it keeps busy would be stopped for it.
+        sits = tree.runs and self._sits(tree)
+        occupied = passed * min(tree.seats, self.seats) if sits else 0.0
+        tolerated = occupied + TOLERATED * passed if sits else 0.0
+        self._left -= occupied if spent <= tolerated else spent
         if tree.runs:
             tree.run_seconds += passed
             tree.seat_seconds += passed * min(tree.seats, self.seats)
