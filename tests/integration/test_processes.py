@@ -366,10 +366,13 @@ def test_command_stands_still_until_it_gets_a_share(commands: SupervisorClient, 
 def test_cpu_time_of_children_that_have_exited_counts(commands: SupervisorClient, tmp_path: Path) -> None:
     """All that a tree used is counted, in its children that are gone and those that changed their parent too."""
     code = """
-    import os, slaq, subprocess, sys
+    import os, slaq, subprocess, sys, time
     burn = "import time\\nwhile time.process_time() < 0.2: pass"
     for _ in range(3):
         subprocess.run([sys.executable, "-c", burn])
+        slaq.report(1.0)
+    for _ in range(10):  # so that the time is told with some loss, however late it is measured
+        time.sleep(0.1)
         slaq.report(1.0)
     subprocess.run(["sh", "-c", 'setsid "$0" -c "$1" & exit', sys.executable, burn])
     """
