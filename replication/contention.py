@@ -119,26 +119,24 @@ def sections(results: Results) -> list[Section]:
                     draw=lambda figure: _draw(figure, points),
                 ),
             ),
-            readme=tuple(
-                Comparison(
-                    what=f"time to 90%, against fair, at a mean arrival of {point['mean_arrival']:g} s (simulated)",
-                    paper=f"{number(100 * PAPER[point['mean_arrival']]['time_to_90'])}%",
-                    ours=percent(point["policies"]["total-quality"]["change"]["time_to_90"]),
-                )
-                for point in points
-                if point["mean_arrival"] in PAPER
-            )
-            + tuple(
-                Comparison(
-                    what=f"completion, against fair, at a mean arrival of {point['mean_arrival']:g} s (simulated)",
-                    paper="–",
-                    ours=percent(point["policies"]["total-quality"]["change"]["completion"]),
-                )
-                for point in points
-                if point["mean_arrival"] in PAPER
-            ),
+            readme=_readme(points),
         )
     ]
+
+
+def _readme(points: list[dict[str, Any]]) -> tuple[Comparison, ...]:
+    """Return the rows of the README: sooner good enough, and sooner or later at an end, at the paper's loads."""
+    return tuple(
+        Comparison(
+            what=f"{name}, against fair, at a mean arrival of {point['mean_arrival']:g} s (simulated)",
+            # The paper does not tell when jobs complete.
+            paper=f"{number(100 * told[measure])}%" if measure in told else "–",
+            ours=percent(point["policies"]["total-quality"]["change"][measure]),
+        )
+        for name, measure in (("time to 90%", "time_to_90"), ("completion", "completion"))
+        for point in points
+        if (told := PAPER.get(point["mean_arrival"])) is not None
+    )
 
 
 def _beside(points: list[dict[str, Any]]) -> str:

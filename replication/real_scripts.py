@@ -185,6 +185,44 @@ def sections(results: Results) -> list[Section]:
     """Say what scripts gain and lose under slaq."""
     orders = results["orders"]
     ways = [way for way in WAYS if way in orders[0]["ways"]]
+    busy = [share for order in orders for share in order["busy"].values()]
+    missing = results["missing"]
+    return [
+        Section(
+            heading=HEADING,
+            title="unmodified scripts of ten kinds, submitted at once, against a queue in the shell",
+            ours="\n\n".join(_tables(results, ways)),
+            made=f"The {len(results['scripts'])} scripts of examples/scripts on {results['cores']} cores, in "
+            f"{len(orders)} orders of submission. The queue is `xargs -P {results['cores']}`, with one thread for "
+            "each script; all at once is the same with as many at a time as there are scripts; slaq is "
+            "`slaq serve`, given the scripts without any option. All ways are measured by what the scripts print; "
+            "a script that prints no loss counts its end. CPU time is that of the scripts and of what runs them. "
+            "Speeds alone are by the fastest of the runs of each way, because whatever else the machine does slows "
+            "threads that wait for each other several times.",
+            falls_short=sentences(
+                f"Left out because a framework is missing: {listed(missing)}." if missing else "", noise(busy)
+            ),
+            readme=(
+                Comparison(
+                    what="ten ordinary scripts in a real run, mean time to 90%, against a shell queue",
+                    paper="–",
+                    ours=percent(_change(orders, "to_90")),
+                ),
+                Comparison(
+                    what="the same scripts, time until all have ended / CPU time",
+                    paper="–",
+                    ours=f"{percent(_change(orders, 'makespan'))} / {percent(_change(orders, 'cpu'))}",
+                ),
+            )
+            if SLAQ in ways
+            else (),
+        )
+    ]
+
+
+def _tables(results: Results, ways: Sequence[str]) -> tuple[str, ...]:
+    """Return the tables of all scripts together, of each, and of each alone, with what stands above them."""
+    orders = results["orders"]
     rows = [
         (
             way,
@@ -212,52 +250,18 @@ def sections(results: Results) -> list[Section]:
         "makespan / queue",
         "CPU / queue",
     )
-    busy = [share for order in orders for share in order["busy"].values()]
-    missing, alone = results["missing"], results["alone"]
     by_itself = [
         (name, *(f"{speed_alone(runs, part):.2f}" for part in ("training", "whole")))
-        for name, runs in alone.items()
+        for name, runs in results["alone"].items()
     ]
-    return [
-        Section(
-            heading=HEADING,
-            title="unmodified scripts of ten kinds, submitted at once, against a queue in the shell",
-            ours="\n\n".join(
-                (
-                    table(header, rows),
-                    "Seconds to 90% of each script's reduction:",
-                    table(("", *ways), each),
-                    "Speed of one script alone under slaq, relative to the bare script with all threads that it "
-                    "takes by itself (above 1: faster under slaq):",
-                    table(("", "from its first loss to its last", "from its start to its end"), by_itself),
-                )
-            ),
-            made=f"The {len(results['scripts'])} scripts of examples/scripts on {results['cores']} cores, in "
-            f"{len(orders)} orders of submission. The queue is `xargs -P {results['cores']}`, with one thread for "
-            "each script; all at once is the same with as many at a time as there are scripts; slaq is "
-            "`slaq serve`, given the scripts without any option. All ways are measured by what the scripts print; "
-            "a script that prints no loss counts its end. CPU time is that of the scripts and of what runs them. "
-            "Speeds alone are by the fastest of the runs of each way, because whatever else the machine does slows "
-            "threads that wait for each other several times.",
-            falls_short=sentences(
-                f"Left out because a framework is missing: {listed(missing)}." if missing else "", noise(busy)
-            ),
-            readme=(
-                Comparison(
-                    what="ten ordinary scripts in a real run, mean time to 90%, against a shell queue",
-                    paper="–",
-                    ours=percent(_change(orders, "to_90")),
-                ),
-                Comparison(
-                    what="the same scripts, time until all have ended / CPU time",
-                    paper="–",
-                    ours=f"{percent(_change(orders, 'makespan'))} / {percent(_change(orders, 'cpu'))}",
-                ),
-            )
-            if SLAQ in ways
-            else (),
-        )
-    ]
+    return (
+        table(header, rows),
+        "Seconds to 90% of each script's reduction:",
+        table(("", *ways), each),
+        "Speed of one script alone under slaq, relative to the bare script with all threads that it takes by "
+        "itself (above 1: faster under slaq):",
+        table(("", "from its first loss to its last", "from its start to its end"), by_itself),
+    )
 
 
 def _change(orders: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:

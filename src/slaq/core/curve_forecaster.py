@@ -80,12 +80,6 @@ class CurveForecaster(Rows, Forecaster):
         #: Discounted sums of these misses, made absolute, and the sums of their weights.
         self.off = np.zeros((size, len(curves.PAST)))
         self.tests = np.zeros((size, len(curves.PAST)))
-        #: How far above the average the loss REPEATED iterations ahead is expected to be, after these misses.
-        self.bias = np.zeros(size)
-        #: Discounted sums of these misses, made absolute, and the sums of their weights.
-        self.off = np.zeros((size, len(curves.PAST)))
-        self.tests = np.zeros((size, len(curves.PAST)))
-        #: How far above the average the loss REPEATED iterations ahead is expected to be, because it was before.
         #: The logarithms by which the interval is wider below and above than that of other jobs.
         self.stretch = np.zeros((size, 2))
         #: Discounted changes of loss, signed and absolute: similar if the loss falls steadily, different for noise.
