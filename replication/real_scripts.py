@@ -41,7 +41,7 @@ WAYS = (QUEUE, AT_ONCE, FAIR, SLAQ)
 #: The orders of submission, and those of a quick run.
 ORDERS, QUICK_ORDERS = 3, 1
 #: How often each script runs alone in each way; in a quick run the first script does, once.
-ALONE = 2
+ALONE = 4
 #: The share of a script's reduction whose time is measured.
 SHARE = 0.9
 

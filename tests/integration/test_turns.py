@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slaq.engines.node.commands.threads import WAIT_PASSIVELY, Crowd, choose_threads
-from slaq.engines.node.commands.turns import DEEPEST_DEBT, IDLE, TICK, TURN, Turns
+from slaq.engines.node.commands.turns import CALM_TICK, DEEPEST_DEBT, IDLE, TICK, TURN, Turns
 
 #: The parts of the machine that jobs are granted, of which the first job has the first, and so on.
 PARTS = st.lists(st.floats(0.02, 1.0), min_size=3, max_size=8)
@@ -187,6 +187,22 @@ def test_a_tree_alone_begins_at_once_and_runs_on() -> None:
     machine.add("alone", 0.1)
     machine.run(10.0)
     assert machine.used["alone"] == pytest.approx(10.0)
+
+
+def test_looks_are_rare_only_while_everybody_has_a_core() -> None:
+    """Trees that all have their cores are looked at less often; one that waits or is held to a limit ends that."""
+    machine = Machine(Turns(room=2.0, cores=2), 2)
+    machine.add("first", 1.0)
+    machine.add("second", 1.0)
+    machine.run(1.0)
+    assert machine.turns.due() == CALM_TICK
+    machine.add("third", 0.5)
+    machine.run(1.0)
+    assert machine.turns.due() == TICK
+    machine.turns.remove("third")
+    machine.turns.trees["second"].limit = 0.5
+    machine.run(1.0)
+    assert machine.turns.due() == TICK
 
 
 def test_a_tree_that_needs_all_cores_gets_them_at_once() -> None:

@@ -28,7 +28,7 @@ from slaq.engines.node.wire import Channel, HangUpError, Head
 from slaq.engines.processes import die_with_parent
 
 #: Seconds between two looks for new losses.
-READ_SECONDS = 0.1
+READ_SECONDS = 0.2
 #: The part of a core that reading may take, and the part while commands that have ended are read to their end.
 USUAL_SHARE, LAST_SHARE = 0.2, 0.5
 #: Seconds between two messages that tell of progress with commands that have ended.

@@ -32,7 +32,7 @@ from slaq.engines.node.share_file import ShareFile
 from slaq.jobs import variables
 
 #: Seconds between two looks at time budgets.
-TICK = 0.1
+TICK = 0.25
 #: Seconds until jobs whose supervisor was lost may go on: at first, and at most when that happens again and again.
 FIRST_DELAY, LONGEST_DELAY = 0.1, 60.0
 #: Seconds after which the loss of a supervisor is forgotten.

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 TURN = 0.5
 #: A tree that runs and uses less than this part of a core, over so many seconds, is idle and lends its seats.
 IDLE, WINDOW = 0.1, 0.1
-#: Seconds between two looks at the trees that run.
-TICK = 0.05
+#: Seconds between two looks at the trees that run, and between those while there is a core for every one of them:
+#: each look takes a core from somebody for a moment.
+TICK, CALM_TICK = 0.05, 0.2
 #: The most credit, and the deepest debt, in seconds for each seat of a tree.
 MOST_CREDIT, DEEPEST_DEBT = 2.0, 4.0
 #: A tree that has not run yet begins when it holds so many cores, has the credit of a turn, or a seat is left over.
@@ -190,7 +191,7 @@ class Turns:
     def due(self) -> float:
         """Return the seconds until there may be something to decide."""
         if any(tree.runs for tree in self.trees.values()):
-            return TICK
+            return CALM_TICK if self._calm else TICK
         # Nobody runs: somebody has to earn a credit first.
         waits = [
             -tree.credit / tree.cores
@@ -203,6 +204,14 @@ class Turns:
     def seats(self) -> int:
         """The cores that are shared out in turns."""
         return max(math.ceil((self.cores if self.room is None else self.room) - DUST), 1)
+
+    @property
+    def _calm(self) -> bool:
+        """Whether all trees run that may, none is held to a limit, and together they use no more than the room."""
+        earning = [tree for tree in self.trees.values() if tree.cores is not None]
+        if self.room is None or any(not tree.runs or tree.limit < math.inf for tree in earning):
+            return False
+        return sum(max(tree.parallel, tree.seats) for tree in earning) <= self.room + TOLERATED
 
     def _nothing_to_decide(self, now: float) -> bool:
         """Whether all cores are taken by trees amid their turns, and nobody's share has changed."""
