@@ -37,6 +37,7 @@ class SlaqError(Exception):
     │   └── JobDivergedError  a job ended with a loss that is no finite number
     ├── JobOptionError      an option of a job has an invalid value
     ├── JobsFileError       a jobs file has mistakes
+    ├── LearningRateError   a learning rate cannot be scaled as asked
     ├── LimitError          a limit of a user or of the service is reached
     ├── LossSourceError     a loss pattern or loss file yields no losses
     ├── LostReplyError      the connection to the service broke before its reply came
@@ -185,6 +186,15 @@ class DuplicateJobError(SlaqError):
 
 class ForecastError(SlaqError):
     """A loss history or a horizon is invalid; the message says what to give instead."""
+
+
+class LearningRateError(SlaqError, ValueError):
+    """A learning rate cannot be scaled as asked."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
 
 
 class HyperparameterError(SlaqError):

@@ -1,0 +1,410 @@
+"""What the learning rate is multiplied by when the batch is k base batches: dynamic mini-batch SGD and its rivals.
+
+A job whose batch follows its workers asks three things of this module:
+
+- *Where to*: a `RateRule` gives the factor that suits a batch, its target.
+- *How to get there*: a `ScaledRate` carries one run. Its factor climbs to a higher target on a ramp, from wherever
+  it stands, and falls to a lower one at once. It also counts the base updates that a schedule advances by.
+- *What a larger batch is worth*: `GradientNoise` estimates AdaScale's gain from the gradients of the run itself.
+
+All are values: a change returns a new one, and the same calls give the same bits. k may be any number above 0 (a
+batch of 384 over a base of 256 is k = 1.5). Updates are counted from 0.
+
+The ramp is that of dynamic mini-batch SGD (arXiv 1904.12043). Momentum counts k times as much once the rate is
+multiplied by k, so that at once the noise is k^2 times that of the base batch, where the run will bear k. From a
+factor of 1 the ramp takes 8k updates. AdaScale is arXiv 2007.05105.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, isfinite, sqrt
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+from typing_extensions import override
+
+from slaq.core.errors import LearningRateError, UnknownNameError
+
+#: Updates of a ramp, for each time that the rate is multiplied.
+RAMP = 8
+#: Between two changes of the batch there should be so many times the length of a ramp.
+REST = 2
+#: How much of what earlier samples of the noise said is kept when a new one comes.
+KEPT = 0.95
+#: The gain is believed after so many samples: a ratio of two noisy numbers, it is far off at first.
+BELIEVED_AFTER = 8
+
+#: How an optimizer uses gradients: as they are, or divided by a running size of theirs.
+OptimizerKind = Literal["sgd", "adaptive"]
+
+
+# The rules: where to.
+
+
+class RateRule(Protocol):
+    """Says which factor on the base rate suits a batch of k base batches.
+
+    At k = 1 the target is 1. A target never falls when k or the gain rises.
+    """
+
+    #: What users call it.
+    name: ClassVar[str]
+    #: Whether the factor climbs on a ramp; else it is at its target at once.
+    ramps: ClassVar[bool]
+    #: Whether the target depends on the gain, so that it is worth measuring.
+    measures: ClassVar[bool]
+    #: Whether a schedule advances by the gain; else by k, so that it ends where the samples end.
+    advances_by_gain: ClassVar[bool]
+
+    def target(self, k: float, gain: float) -> float:
+        """Return the factor for k base batches, whose gain is k where it has not been measured."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRamp(RateRule):
+    """Dynamic mini-batch SGD: k times the rate, on a ramp."""
+
+    name = "linear"
+    ramps = True
+    measures = False
+    advances_by_gain = False
+
+    @override
+    def target(self, k: float, gain: float) -> float:
+        return k
+
+
+@dataclass(frozen=True, slots=True)
+class LinearAtOnce(LinearRamp):
+    """k times the rate at once: what others do, and what the ramp is compared with. It diverges."""
+
+    name = "linear-at-once"
+    ramps = False
+
+
+@dataclass(frozen=True, slots=True)
+class SquareRoot(LinearRamp):
+    """The square root of k, on a ramp, for optimizers that divide gradients by their size."""
+
+    name = "sqrt"
+
+    @override
+    def target(self, k: float, gain: float) -> float:
+        return sqrt(k)
+
+
+@dataclass(frozen=True, slots=True)
+class AdaScale(RateRule):
+    """AdaScale as published: its gain, at once, and schedules that advance by it.
+
+    With those schedules a run that is to end at a low rate needs more samples than with small batches.
+    """
+
+    name = "adascale"
+    ramps = False
+    measures = True
+    advances_by_gain = True
+
+    @override
+    def target(self, k: float, gain: float) -> float:
+        return gain
+
+
+@dataclass(frozen=True, slots=True)
+class Automatic(RateRule):
+    """What suits the optimizer, on a ramp, and never more than the gain that was measured.
+
+    The target is k for SGD, and the square root of k for optimizers that divide gradients by their size.
+    """
+
+    kind: OptimizerKind = "sgd"
+
+    name = "auto"
+    ramps = True
+    measures = True
+    advances_by_gain = False
+
+    @override
+    def target(self, k: float, gain: float) -> float:
+        return min(k if self.kind == "sgd" else sqrt(k), gain)
+
+
+@dataclass(frozen=True, slots=True)
+class Unscaled(LinearRamp):
+    """The rate is left alone."""
+
+    name = "none"
+
+    @override
+    def target(self, k: float, gain: float) -> float:
+        return 1.0
+
+
+#: What users may choose, by name.
+RULE_NAMES = ("auto", "linear", "sqrt", "adascale", "none", "linear-at-once")
+
+
+def rate_rule(name: str, kind: OptimizerKind = "sgd") -> RateRule:
+    """Return the rule of this name, for an optimizer of this kind."""
+    rules = (Automatic(kind), LinearRamp(), SquareRoot(), AdaScale(), Unscaled(), LinearAtOnce())
+    for rule in rules:
+        if rule.name == name:
+            return rule
+    raise UnknownNameError("rate rule", name, RULE_NAMES)
+
+
+def ramp_length(k: float, factor: float) -> int:
+    """Return the updates of a ramp to k base batches from this factor: 8k from a factor of 1."""
+    return ceil(RAMP * k / factor)
+
+
+# The gain: what a larger batch is worth.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseSample:
+    """What the gradients of an update or two say of the noise.
+
+    Both numbers are right on average. A single one may be far off, and even negative.
+    """
+
+    #: Variance of the gradient of one base batch, summed over the parameters (AdaScale's sigma^2).
+    variance: float
+    #: Squared norm of the true gradient.
+    signal: float
+
+    @classmethod
+    def of_micro_batches(
+        cls, samples: Sequence[int], squared_norms: Sequence[float], squared_norm: float, base_batch: float
+    ) -> "NoiseSample | None":
+        """Return what one update says whose gradient is the mean over micro-batches; None if there is only one.
+
+        `squared_norms` are those of the mean gradient of each micro-batch, and `squared_norm` is that of the
+        whole update's: the micro-batches' mean, weighted by their samples.
+        """
+        # With n_i of N samples in micro-batch i of m, variance v per sample and true gradient g:
+        #   E sum_i n_i/N |g_i|^2 = |g|^2 + v m/N    and    E |mean|^2 = |g|^2 + v/N.
+        several = len(samples) - 1
+        if several < 1:
+            return None
+        total = sum(samples)
+        within = sum(count * norm for count, norm in zip(samples, squared_norms, strict=True)) / total
+        variance_of_mean = (within - squared_norm) / several
+        return cls(variance=total / base_batch * variance_of_mean, signal=squared_norm - variance_of_mean)
+
+    @classmethod
+    def of_successive(
+        cls, first: tuple[float, float], second: tuple[float, float], squared_distance: float
+    ) -> "NoiseSample":
+        """Return what the gradients of two updates in a row say, each told as (k, squared norm).
+
+        The true gradient hardly moves in one update, so what the two have in common is the true one.
+        """
+        # E <g1, g2> = |g|^2    and    E |g1 - g2|^2 = variance (1/k1 + 1/k2).
+        (k, norm), (other_k, other_norm) = first, second
+        return cls(
+            variance=squared_distance / (1.0 / k + 1.0 / other_k),
+            signal=(norm + other_norm - squared_distance) / 2.0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientNoise:
+    """AdaScale's two numbers, averaged over recent samples; recent ones weigh most."""
+
+    variance: float = 0.0
+    signal: float = 0.0
+    samples: int = 0
+
+    def seeing(self, sample: NoiseSample) -> "GradientNoise":
+        """Return the noise after one more sample; a sample that is not finite tells nothing."""
+        if not (isfinite(sample.variance) and isfinite(sample.signal)):
+            return self
+        seen = self.samples + 1
+        # The first samples weigh alike, so that the average is right from the first one on.
+        rate = max(1.0 / seen, 1.0 - KEPT)
+        return GradientNoise(
+            variance=self.variance + rate * (sample.variance - self.variance),
+            signal=self.signal + rate * (sample.signal - self.signal),
+            samples=seen,
+        )
+
+    def gain(self, k: float) -> float | None:
+        """Return how many base updates one update on k base batches is worth; None as long as that is not known.
+
+        It lies between 1 and k: 1 where all gradients agree, so that more of them say nothing new, and k where
+        they are all noise. AdaScale, equation 3:  r = (s2 + |g|^2) / (s2/k + |g|^2).
+        """
+        if self.samples < BELIEVED_AFTER:
+            return None
+        variance, signal = max(self.variance, 0.0), max(self.signal, 0.0)
+        below = variance / k + signal
+        return (variance + signal) / below if below > 0.0 else None
+
+
+# One run: how to get there.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledRate:
+    """The factor on the scheduled rate at the coming update of one run, and how far the run has come.
+
+    Begin with `ScaledRate.begin(rule)`, then for each update: `resized(k)` where the batch differs, read `factor`,
+    make the update, `seen(sample)` where the noise was measured, `advanced()`. Laws: the factor lies between the
+    targets there were (and 1, where every run starts); it climbs by an eighth of itself in an update at most; it
+    reaches its target; a k of 1 throughout leaves the rate alone.
+    """
+
+    rule: RateRule
+    #: No factor is above it.
+    max_scale: float = inf
+    #: Base batches in a batch now.
+    k: float = 1.0
+    #: Updates made.
+    update: int = 0
+    #: Base updates that the run has made: where a schedule stands.
+    base_updates: float = 0.0
+    #: Base updates that those were worth, by the measured gain.
+    progress: float = 0.0
+    noise: GradientNoise = GradientNoise()
+    #: The ramp: the update and the factor at which it began.
+    ramp_began: int = 0
+    ramp_start: float = 1.0
+    #: The first update at which k had better change again.
+    settled_at: int = 0
+
+    @classmethod
+    def begin(cls, rule: RateRule, *, k: float = 1.0, max_scale: float = inf) -> Self:
+        """Return the rate of a run that starts with k base batches: from factor 1, on a ramp."""
+        if not max_scale >= 1.0:
+            raise LearningRateError(f"max_scale is {max_scale!r}", "give a number of 1 or more")
+        return cls(rule=rule, max_scale=max_scale).resized(k)
+
+    @property
+    def factor(self) -> float:
+        """What multiplies the scheduled rate at the coming update."""
+        return self.factor_at(self.update)
+
+    def factor_at(self, update: int) -> float:
+        """Return the factor at a later update, if neither the batch nor the gain changes until then."""
+        target = self.target
+        if not self.rule.ramps:
+            return target
+        top = self._top
+        done = (update - self.ramp_began) / self._length
+        climbed = top if done >= 1.0 else self.ramp_start + done * (top - self.ramp_start)
+        return min(climbed, target)
+
+    @property
+    def target(self) -> float:
+        """What the factor is on its way to."""
+        return min(self.rule.target(self.k, self.gain), self.max_scale)
+
+    @property
+    def gain(self) -> float:
+        """How many base updates an update is worth; k as long as that has not been measured."""
+        return self._gain(self.k)
+
+    def resized(self, k: float) -> Self:
+        """Return the rate whose coming update is the first with k base batches: a ramp begins where it stands."""
+        if not (isfinite(k) and k > 0.0):
+            raise LearningRateError(f"the batch is {k!r} base batches", "give a finite number above 0")
+        if k == self.k:
+            return self
+        changed = replace(self, k=float(k))._from(self.factor)
+        length = changed._length if changed.ramp_start < changed.target else 0
+        return replace(changed, settled_at=self.update + REST * length)
+
+    def seen(self, sample: NoiseSample) -> Self:
+        """Return the rate after this was measured in the coming update, or in one before it."""
+        before, was_limited = self.factor, self.factor < self._climbed
+        after = replace(self, noise=self.noise.seeing(sample))
+        # A limit that falls takes the factor with it. One that rises lets it climb again, no faster than a ramp.
+        return after._from(before) if was_limited or after.target < before else after
+
+    def advanced(self, k: float | None = None) -> Self:
+        """Return the rate after the coming update was made.
+
+        With k, the update had that many base batches without being a change: the last, short batch of a pass.
+        """
+        k = self.k if k is None else k
+        gain = self._gain(k)
+        return replace(
+            self,
+            update=self.update + 1,
+            base_updates=self.base_updates + (gain if self.rule.advances_by_gain else k),
+            progress=self.progress + gain,
+        )
+
+    def state(self) -> dict[str, float | int | str]:
+        """Return what `restored` takes: names and numbers, fit for JSON."""
+        return {
+            "rule": self.rule.name,
+            "factor": self.factor,
+            "k": self.k,
+            "update": self.update,
+            "base_updates": self.base_updates,
+            "progress": self.progress,
+            "variance": self.noise.variance,
+            "signal": self.noise.signal,
+            "samples": self.noise.samples,
+            "ramp_began": self.ramp_began,
+            "ramp_start": self.ramp_start,
+            "settled_at": self.settled_at,
+        }
+
+    def restored(self, state: Mapping[str, Any]) -> Self:
+        """Return this rule's rate where a run stood that called `state`.
+
+        Where that run had another rule, or another limit, this one climbs from the factor it had, or falls at once.
+        """
+        try:
+            numbers = {name: float(state[name]) for name in self.state() if name != "rule"}
+            if not all(map(isfinite, numbers.values())):
+                raise ValueError("a number is not finite")
+            if min(numbers["k"], numbers["factor"], numbers["ramp_start"]) <= 0.0:
+                raise ValueError("a number is not above 0")
+        except (KeyError, TypeError, ValueError) as error:
+            raise LearningRateError(
+                f"this is not the state of a scaled rate ({type(error).__name__}: {error})",
+                "give what state_dict() returned",
+            ) from None
+        noise = GradientNoise(
+            variance=numbers["variance"], signal=numbers["signal"], samples=int(numbers["samples"])
+        )
+        found = replace(
+            self,
+            k=numbers["k"],
+            update=int(numbers["update"]),
+            base_updates=numbers["base_updates"],
+            progress=numbers["progress"],
+            noise=noise,
+            ramp_began=int(numbers["ramp_began"]),
+            ramp_start=numbers["ramp_start"],
+            settled_at=int(numbers["settled_at"]),
+        )
+        factor = numbers["factor"]
+        return found if found.factor == factor else found._from(factor)
+
+    @property
+    def _top(self) -> float:
+        """The target as long as nothing is measured: where the ramp leads."""
+        return min(self.rule.target(self.k, max(self.k, 1.0)), self.max_scale)
+
+    @property
+    def _length(self) -> int:
+        """Updates of the ramp. Below a k of 1 the square root of k is above k, and 8k would be too short."""
+        return ramp_length(max(self.k, self._top), self.ramp_start)
+
+    @property
+    def _climbed(self) -> float:
+        """How high the ramp is at the coming update, whatever limits it."""
+        return replace(self, noise=GradientNoise()).factor
+
+    def _gain(self, k: float) -> float:
+        gain = self.noise.gain(k)
+        return k if gain is None else gain
+
+    def _from(self, factor: float) -> Self:
+        """Return the rate with a ramp that begins now, from this factor or from the target if that is lower."""
+        return replace(self, ramp_began=self.update, ramp_start=min(factor, self.target))
