@@ -15,7 +15,7 @@ from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
 from slaq.core.finals import search_columns
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, gains, unit_grid
+from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, read_at, unit_grid
 from slaq.core.quality import LASTING
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
@@ -244,7 +244,8 @@ class Appraiser:
         without = gain[near]
         if len(near):
             strides = left[near] / stride[near]
-            gain[near] = finishing_gains(falls[near], iterations[near], without, strides, self.finish)
+            finishing = finishing_gains(falls[near], iterations[near], without, strides, self.finish)
+            gain[near] = finishing
         return gain, Ends(left=left, near=near, without=without)
 
     def _to_end(self, roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats) -> Floats:
@@ -324,12 +325,8 @@ def explain(
     without = at_units(candidates.grid, appraisal.ends.without, units[near, None])[:, 0]
     finish[near] = np.maximum(gained[near] - without, 0.0)
 
-    # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
-    tables = np.stack((forecasts.fall, forecasts.below, forecasts.above))
-    fall, below, above = (
-        gains(tables[..., 1:] - tables[..., :1], done[None, :, None])[..., 0] + tables[..., 0]
-    )
+    fall, below, above = read_at((forecasts.fall, forecasts.below, forecasts.above), done)
     mean = np.where(appraisal.heard, forecasts.level - fall, np.nan)
     ends = [turned_rows(end, appraisal.maximize) for end in (mean - below, mean + above)]
     return Decision(

@@ -10,7 +10,7 @@ from typing_extensions import override
 from slaq.core import curves, evidence
 from slaq.core.arrays import Booleans, Floats, Integers, Singles
 from slaq.core.errors import UnknownNameError
-from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
+from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, picked, pushed
 
 #: Rows processed together: few enough that their arrays fit into the processor's cache.
 CHUNK = 2048
@@ -119,21 +119,15 @@ class CurveForecaster(Rows, Forecaster):
     @override
     def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
         order = np.argsort(self._keys(rows), kind="stable")
-        arranged = rows[order]
-        parts = [
-            self._forecasts(arranged[start : start + CHUNK], horizons)
-            for start in range(0, max(len(rows), 1), CHUNK)
-        ]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        if len(parts) == 1:
-            return parts[0].take(back)
-        return ForecastTable(
-            level=np.concatenate([part.level for part in parts])[back],
-            fall=np.concatenate([part.fall for part in parts])[back],
-            below=np.concatenate([part.below for part in parts])[back],
-            above=np.concatenate([part.above for part in parts])[back],
-        )
+        level, spans = np.empty(len(rows)), np.empty((3, len(horizons), len(rows)))
+        for start in range(0, len(rows), CHUNK):
+            members = order[start : start + CHUNK]
+            part = self._forecasts(rows[members], horizons)
+            level[members] = part.level
+            for span, of_part in zip(spans, (part.fall, part.below, part.above), strict=True):
+                span[:, members] = of_part.T
+        fall, below, above = (span.T for span in spans)
+        return ForecastTable(level=level, fall=fall, below=below, above=above)
 
     def noise(self, rows: Integers) -> Floats:
         """Return the share of recent changes that cancelled each other: 0 for a smooth fall, near 1 for noise."""
@@ -323,39 +317,47 @@ class CurveForecaster(Rows, Forecaster):
         return np.asarray(self.count[rows, None] - np.array(curves.PAST) >= 2)
 
     def _forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
-        size = self.size[rows, None]
+        size = self.size[rows]
         level, fall, spread = self.average(rows, (*horizons, REPEATED))
-        level, fall, spread = level * size[:, 0], fall * size, spread[:, :-1] * size
-        fall, usual = fall[:, :-1], fall[:, -1]
+        fall, usual, spread = fall[:, :-1] * size[:, None], fall[:, -1] * size, spread[:, :-1] * size[:, None]
         # A bias takes away the whole fall at most, and doubles it at most.
         bias = np.divide(self.bias[rows], usual, out=np.zeros(len(rows)), where=usual > 0)
         fall *= 1.0 - bias.clip(-1.0, 1.0)[:, None]
-        # With one loss, the only known scale is the loss itself.
-        alone = (self.count[rows] == 1) & (self.trials[rows] == 0)
         last = self.window[rows, -1]
-        unknown = np.where(alone, np.where(last == 0.0, 1.0, np.abs(last)), 0.0)
-        stretches = np.exp(self.stretch[rows].T)[:, :, None]
-        halves = self._halves(rows, horizons, spread, fall)
-        below, above = (
-            unknown[:, None] + stretch * half for stretch, half in zip(stretches, halves, strict=True)
-        )
-        return ForecastTable(level=last + level, fall=fall, below=below, above=above)
+        below, above = self._halves(rows, horizons, spread, fall, np.exp(self.stretch[rows]))
+        # With one loss, the only known scale is the loss itself.
+        alone = ((self.count[rows] == 1) & (self.trials[rows] == 0)).nonzero()[0]
+        if len(alone):
+            unknown = np.where(last[alone] == 0.0, 1.0, np.abs(last[alone]))
+            below[alone] += unknown[:, None]
+            above[alone] += unknown[:, None]
+        return ForecastTable(level=last + level * size, fall=fall, below=below, above=above)
 
     def _halves(
-        self, rows: Integers, horizons: tuple[float, ...], spread: Floats, fall: Floats
+        self,
+        rows: Integers,
+        horizons: tuple[float, ...],
+        spread: Floats,
+        fall: Floats,
+        stretch: Floats | None = None,
     ) -> Iterator[Floats]:
-        """Yield the widths of the 80% interval below and above the mean: multiples of `terms`, by the tables."""
+        """Yield the widths of the 80% interval below and above the mean: multiples of `terms`, by the tables.
+
+        They are stretched by the columns of `stretch`.
+        """
         noise = self.noise(rows)
         mixed = evidence.mixture(self.count[rows], noise)
         steady, growing, coming_again = self.terms(rows, noise)
-        roots, again = np.sqrt(horizons), coming(horizons)
-        for table in (evidence.BELOW, evidence.ABOVE):
-            times = (mixed @ table).astype(np.float64)
-            half = (times[:, 0] * steady)[:, None] + (times[:, 1] * growing)[:, None] * roots
-            half += (times[:, 2:4] * coming_again).sum(axis=1)[:, None] * again
-            half += times[:, 4, None] * spread
-            half += times[:, 5, None] * fall
-            yield half
+        basis = np.stack((np.ones(len(horizons)), np.sqrt(horizons), coming(horizons)), axis=1)
+        for side, table in enumerate((evidence.BELOW, evidence.ABOVE)):
+            times = (mixed @ table).T.astype(np.float64)
+            if stretch is not None:
+                times *= stretch[:, side]
+            again = (times[2:4] * coming_again.T).sum(axis=0)
+            half = basis @ np.stack((times[0] * steady, times[1] * growing, again))
+            half += times[4] * spread.T
+            half += times[5] * fall.T
+            yield half.T
 
     def terms(self, rows: Integers, noise: Floats) -> tuple[Floats, Floats, Floats]:
         """Return what of the interval stays, what grows with the root of the horizon, and what comes as bias does.
@@ -369,23 +371,29 @@ class CurveForecaster(Rows, Forecaster):
 
     def average(self, rows: Integers, horizons: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
         """Return the mean level, the mean fall and the spread of the curves at these horizons, in sizes."""
-        weight, level, slope = self.weight[rows], self.level[rows], self.slope[rows]
+        weight, level, slope = (picked(kept, rows) for kept in (self.weight, self.level, self.slope))
         middle = _averaged(weight, level)
-        bends = weight * slope
+        # The slopes, and their products with how far each level is off the mean: weighted, side by side.
+        linear = np.empty((len(rows), 2, curves.MANY), dtype=np.float32)
+        bends = np.multiply(weight, slope, out=linear[:, 0])
         apart = np.subtract(level, middle[:, None].astype(np.float32), out=level)
-        skewed = bends * apart
+        np.multiply(bends, apart, out=linear[:, 1])
         apart *= apart
         still = _averaged(weight, apart)
         slope *= bends
-        fall, skew, square = np.empty((3, len(rows), len(horizons)), dtype=np.float32)
+        by_row = np.empty((len(horizons), len(rows), 2), dtype=np.float32)
+        square = np.empty((len(horizons), len(rows)), dtype=np.float32)
         table, squares = curves.falls(horizons), curves.squared_falls(horizons)
         for key, members in _grouped(self._keys(rows)):
-            fall[members] = bends[members] @ table[key]
-            skew[members] = skewed[members] @ table[key]
-            square[members] = slope[members] @ squares[key]
-        means: Floats = fall.astype(np.float64)
-        variance: Floats = square + still[:, None] - 2.0 * skew - means**2
-        return middle, means, np.sqrt(np.maximum(variance, 0.0))
+            both = linear[members].reshape(-1, curves.MANY)
+            by_row[:, members] = (table[key].T @ both.T).reshape(len(horizons), -1, 2)
+            np.matmul(squares[key].T, slope[members].T, out=square[:, members])
+        means: Floats = by_row[:, :, 0].astype(np.float64)
+        variance: Floats = square + still
+        variance -= 2.0 * by_row[:, :, 1]
+        variance -= means * means
+        np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        return middle, means.T, variance.T
 
 
 def coming(horizons: tuple[float, ...]) -> Floats:

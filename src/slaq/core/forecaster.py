@@ -85,6 +85,11 @@ def enlarged(array: NDArray[Element], size: int) -> NDArray[Element]:
     return larger
 
 
+def picked(array: NDArray[Element], rows: Integers) -> NDArray[Element]:
+    """Return a copy of these rows, which must be there: `array[rows]`, in half the time."""
+    return array.take(rows, axis=0, mode="clip")
+
+
 def pushed(window: Floats, losses: Floats, counts: Integers) -> Floats:
     """Return the windows, newest last, with the first `counts[i]` of `losses[i]` appended."""
     width = window.shape[1]
