@@ -10,7 +10,7 @@ from typing_extensions import override
 from slaq.core import curves, evidence
 from slaq.core.arrays import Booleans, Floats, Integers, Singles
 from slaq.core.errors import UnknownNameError
-from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, picked, pushed
+from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, highest, picked, pushed
 
 #: Rows processed together: few enough that their arrays fit into the processor's cache.
 CHUNK = 2048
@@ -248,27 +248,28 @@ class CurveForecaster(Rows, Forecaster):
 
     def fits(self, rows: Integers) -> Fits:
         """Fit every curve to the windows of these rows, ordered by key, now and as of each of `curves.PAST`."""
-        window = self.window[rows]
+        window = picked(self.window, rows)
         window -= window[:, -1:].copy()
         # Scale the losses to size 1, so that sums stay finite.
-        size = np.maximum(window.max(axis=1, initial=0.0), -window.min(axis=1, initial=0.0))
+        size = highest(np.abs(window))
         size[size == 0.0] = 1.0
         singles = np.empty(window.shape, dtype=np.float32)
         np.divide(window, size[:, None], out=singles, casting="same_kind")
-        level, slope, *missed = np.zeros((2 + len(curves.PAST), len(rows), curves.MANY), dtype=np.float32)
+        fitted = np.empty((curves.ROWS, len(rows)), dtype=np.float32)
         for key, members in _grouped(self._keys(rows)):
-            filters = curves.filters(key)
-            fitted = singles[members] @ filters.columns
-            parts = fitted.reshape(len(fitted), -1, curves.MANY)
-            steep = np.maximum(parts[:, 0], 0.0)
-            slope[members] = steep
-            steep *= filters.middle
-            level[members] = np.subtract(parts[:, 1], steep, out=steep)
-            for number in range(filters.pasts):
+            bank = curves.filters(key)
+            np.matmul(bank, singles[members, -bank.shape[1] :].T, out=fitted[:, members])
+        slope = fitted[curves.SLOPES]
+        np.maximum(slope, 0.0, out=slope)
+        level, *missed = (fitted[ahead] for ahead in curves.AHEAD)
+        for ahead, means in zip((level, *missed), curves.MEAN, strict=True):
+            for run in curves.RUNS:
                 # A curve that rises is flat, and a flat one forecasts its mean.
-                least = np.minimum(parts[:, 2 + 2 * number], parts[:, 3 + 2 * number])
-                missed[number][members] = np.negative(least, out=least)
-        return Fits(size, level, slope, tuple(missed))
+                part = ahead[run.curves]
+                np.minimum(part, fitted[means][run.mean], out=part)
+        for least in missed:
+            np.negative(least, out=least)
+        return Fits(size, level.T, slope.T, tuple(least.T for least in missed))
 
     def errors(self, rows: Integers, fits: Fits) -> tuple[Singles, ...]:
         """Return the errors of the curves that `evidence.weights` compares."""
