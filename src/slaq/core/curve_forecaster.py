@@ -11,9 +11,11 @@ from slaq.core import curves, evidence
 from slaq.core.arrays import Booleans, Floats, Integers, Singles
 from slaq.core.errors import UnknownNameError
 from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, highest, picked, pushed
+from slaq.core.one_thread import in_one_thread
 
-#: Rows processed together: few enough that their arrays fit into the processor's cache.
-CHUNK = 2048
+#: Rows processed together: few enough that their arrays fit into the processor's cache, and enough that the calls
+#: of NumPy cost little.
+CHUNK = 1400
 #: Discount of the errors of the average.
 MISS_DISCOUNT = 0.9
 #: A loss may be an outlier or a bend only after SETTLED losses, and if it is FAR usual errors off the forecast.
@@ -96,13 +98,13 @@ class CurveForecaster(Rows, Forecaster):
         self.bends = np.zeros(size, dtype=np.int64)
 
     @override
+    @in_one_thread
     def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
         for start in range(0, len(rows), CHUNK):
             chunk = slice(start, start + CHUNK)
             self._learn(rows[chunk], losses[chunk], counts[chunk])
-        self._fit(rows)
-        for start in range(0, len(rows), CHUNK):
-            self.recall(rows[start : start + CHUNK])
+            self._fit(rows[chunk])
+            self.recall(rows[chunk])
 
     @override
     def coarsen(self, rows: Integers) -> None:
@@ -117,12 +119,14 @@ class CurveForecaster(Rows, Forecaster):
         self._fit(rows)
 
     @override
+    @in_one_thread
     def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
-        order = np.argsort(self._keys(rows), kind="stable")
         level, spans = np.empty(len(rows)), np.empty((3, len(horizons), len(rows)))
         for start in range(0, len(rows), CHUNK):
-            members = order[start : start + CHUNK]
-            part = self._forecasts(rows[members], horizons)
+            chunk = rows[start : start + CHUNK]
+            members = np.argsort(self._keys(chunk), kind="stable")
+            part = self._forecasts(chunk[members], horizons)
+            members += start
             level[members] = part.level
             for span, of_part in zip(spans, (part.fall, part.below, part.above), strict=True):
                 span[:, members] = of_part.T
@@ -273,13 +277,13 @@ class CurveForecaster(Rows, Forecaster):
 
     def errors(self, rows: Integers, fits: Fits) -> tuple[Singles, ...]:
         """Return the errors of the curves that `evidence.weights` compares."""
-        return (self.quick[rows], self.slow[rows], *map(np.abs, fits.missed))
+        return (picked(self.quick, rows), picked(self.slow, rows), *map(np.abs, fits.missed))
 
     def _fit(self, rows: Integers) -> None:
         """Fit every curve to the windows of these rows, and compute the weights of the curves."""
-        rows = rows[np.argsort(self._keys(rows), kind="stable")]
         for start in range(0, len(rows), CHUNK):
-            self._fit_ordered(rows[start : start + CHUNK])
+            chunk = rows[start : start + CHUNK]
+            self._fit_ordered(chunk[np.argsort(self._keys(chunk), kind="stable")])
 
     def _fit_ordered(self, rows: Integers) -> None:
         fits = self.fits(rows)
@@ -287,7 +291,7 @@ class CurveForecaster(Rows, Forecaster):
             rescale = np.minimum(self.size[rows] / fits.size, MOST_ERROR).astype(np.float32)[:, None]
         grown = bool((rescale > 1.0).any())
         for errors in (self.quick, self.slow):
-            scaled = errors[rows]
+            scaled = picked(errors, rows)
             scaled *= rescale
             errors[rows] = np.minimum(scaled, MOST_ERROR, out=scaled) if grown else scaled
         self.size[rows], self.level[rows], self.slope[rows] = fits.size, fits.level, fits.slope

@@ -132,22 +132,22 @@ def keys(ages: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Alike:
     """Consecutive members of CURVES with one mean: their places, and the place of their mean among MEANS."""
 
     curves: slice
     mean: int
 
 
-def _runs() -> tuple[tuple[Run, ...], tuple[Curve, ...]]:
+def _runs() -> tuple[tuple[Alike, ...], tuple[Curve, ...]]:
     """Return the runs of CURVES, and for each different mean a curve that has it."""
-    runs: list[Run] = []
+    runs: list[Alike] = []
     means: dict[float | None, Curve] = {}
     for decay, members in groupby(CURVES, lambda curve: None if curve.anchored else curve.decay):
         alike = list(members)
         means.setdefault(decay, alike[0])
         start = runs[-1].curves.stop if runs else 0
-        runs.append(Run(slice(start, start + len(alike)), list(means).index(decay)))
+        runs.append(Alike(slice(start, start + len(alike)), list(means).index(decay)))
     return tuple(runs), tuple(means.values())
 
 
