@@ -26,7 +26,7 @@ class ForecastTable:
         """The forecast loss."""
         return self.level[:, None] - self.fall
 
-    def take(self, jobs: Integers) -> "ForecastTable":
+    def take(self, jobs: Integers | slice) -> "ForecastTable":
         """Return the forecasts of these jobs only."""
         return ForecastTable(
             level=self.level[jobs], fall=self.fall[jobs], below=self.below[jobs], above=self.above[jobs]
