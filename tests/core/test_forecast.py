@@ -200,11 +200,14 @@ def test_filters_are_least_squares() -> None:
             continue
         for count in (4, 16, curves.WINDOW):
             losses = rng.normal(size=count)
-            found = curves.filters(int(curves.keys(np.array([count]))[0]))
-            fitted = (
-                np.float32(losses) @ found.columns.reshape(curves.WINDOW, -1, curves.MANY)[-count:, :, place]
-            )
-            for number, past in enumerate((0, *curves.PAST[: found.pasts])):
+            bank = curves.filters(int(curves.keys(np.array([count]))[0]))
+            assert bank.shape == (curves.ROWS, count)
+            fitted = bank @ np.float32(losses)
+            (run,) = (run for run in curves.RUNS if place in range(*run.curves.indices(curves.MANY)))
+            for number, past in enumerate(curves.TIMES):
+                if count - past < 2:
+                    assert not fitted[curves.AHEAD[number]].any()
+                    continue
                 known = losses[: count - past]
                 lags = np.arange(len(known) - 1.0, -1.0, -1.0)
                 shape = curve.shape(-lags, count - past)
@@ -212,15 +215,12 @@ def test_filters_are_least_squares() -> None:
                 root = np.sqrt(curve.decay**lags)
                 slope, level = np.linalg.lstsq(design * root[:, None], known * root, rcond=None)[0]
                 mean = level + slope * np.average(shape, weights=root**2)
-                if past:
-                    ahead = level + slope * curve.shape(np.array([float(past)]), count - past)[0]
-                    assert fitted[2 * number] == pytest.approx(mean, rel=1e-3, abs=1e-4)
-                    assert fitted[2 * number + 1] == pytest.approx(
-                        ahead, rel=1e-2, abs=1e-3 * (1 + abs(slope))
-                    )
-                else:
-                    assert fitted[0] == pytest.approx(slope, rel=1e-2, abs=1e-4)
-                    assert fitted[1] == pytest.approx(mean, rel=1e-3, abs=1e-4)
+                ahead = level + slope * curve.shape(np.array([float(past)]), count - past)[0]
+                if not past:
+                    assert fitted[curves.SLOPES][place] == pytest.approx(slope, rel=1e-2, abs=1e-4)
+                assert fitted[curves.MEAN[number]][run.mean] == pytest.approx(mean, rel=1e-3, abs=1e-4)
+                far = 1e-3 * (1 + abs(slope))
+                assert fitted[curves.AHEAD[number]][place] == pytest.approx(ahead, rel=1e-2, abs=far)
 
 
 @given(losses=st.lists(modest, min_size=1, max_size=200), data=st.data())

@@ -4,7 +4,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slaq.core.gain import HORIZONS, concave, delayed_gains, finishing_gains, gains, unit_grid
+from slaq.core.gain import (
+    HORIZONS,
+    KNOTS,
+    concave,
+    delayed_gains,
+    finishing_gains,
+    gains,
+    knots_before,
+    read_at,
+    unit_grid,
+)
 
 
 @given(st.integers(1, 10**6))
@@ -25,6 +35,21 @@ def test_gains_follow_the_falls(power: float, iterations: list[float]) -> None:
     between = gains(falls, np.array([sorted(iterations)]))[0]
     assert (np.diff(between) >= -1e-12).all()
     assert between[-1] <= falls[0, -1] + 1e-12
+
+
+@given(st.lists(st.one_of(st.floats(0.0, 1e300), st.sampled_from(KNOTS.tolist())), min_size=1))
+def test_tables_are_read_as_numpy_does(iterations: list[float]) -> None:
+    """A table is linear between the knots that its place tells, at any number of iterations and at the knots."""
+    points = np.array(iterations)
+    place = knots_before(points)
+    near = np.minimum(points, KNOTS[-1]) * (1.0 + 1e-6)
+    assert (KNOTS[place] <= near).all()
+    assert (near <= KNOTS[place + 1] * (1.0 + 2e-6)).all()
+    falls = 1.0 - 1.0 / (1.0 + KNOTS)
+    expected = np.interp(points, KNOTS, falls)
+    np.testing.assert_allclose(gains(falls[None, 1:], points[None])[0], expected, atol=1e-12)
+    (found,) = read_at((np.tile(falls, (len(points), 1)),), points)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @given(st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=12))

@@ -24,7 +24,7 @@ from sklearn.metrics import log_loss, zero_one_loss
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from slaq.core.errors import DataError, HyperparameterError, MissingExtraError, SlaqError
 from slaq.integrations import sklearn as adapter

@@ -15,7 +15,7 @@ from slaq.core.decision import Decision
 from slaq.core.direction import turned_rows
 from slaq.core.finals import search_columns
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, gains, unit_grid
+from slaq.core.gain import HORIZONS, KNOTS, concave, delayed_gains, finishing_gains, read_at, unit_grid
 from slaq.core.quality import LASTING
 from slaq.core.roster import Roster
 from slaq.core.sizes import unit_sizes
@@ -34,6 +34,8 @@ UNLIMITED = 2**40
 MOST = 4.0
 #: A job that is to end counts as much as one whose normalised loss is higher by this much, until it has ended.
 FINISH = 0.006
+#: Jobs whose gains are computed together: few enough that their tables fit into the processor's cache.
+BLOCK = 2048
 _AROUND = np.array([-1, 0, 1])
 #: The approximate number of units in all: few enough for fast decisions, enough for fine shares of a small
 #: machine.
@@ -125,8 +127,7 @@ class Appraiser:
         iterations /= roster.stride[rows, None]
         forecasts = self.forecasts(roster, rows)
         fall = forecasts.fall
-        gain, ends = self._gains(roster, rows, forecasts, iterations, cpu)
-        gain = concave(gain, grid)
+        gain, ends = self._gains(roster, rows, forecasts, iterations, cpu, grid)
         gain[~roster.competes[rows] | roster.diverged[rows]] = 0.0
         nearly = np.argmax(fall[:, 1:] >= CONVERGED * fall[:, -1:], axis=1)
         candidates = Candidates(
@@ -234,17 +235,33 @@ class Appraiser:
         return delay
 
     def _gains(
-        self, roster: Roster, rows: Integers, forecasts: ForecastTable, iterations: Floats, cpu: Floats
+        self,
+        roster: Roster,
+        rows: Integers,
+        forecasts: ForecastTable,
+        iterations: Floats,
+        cpu: Floats,
+        grid: Integers,
     ) -> tuple[Floats, Ends]:
-        """Return the gains after these strides of iterations, and the ends that they reckon with."""
-        falls, stride = self._believed(roster, rows, forecasts), roster.stride[rows]
-        gain = delayed_gains(falls, iterations, self._delay(roster, rows, cpu) / stride)
+        """Return the concave gains after these strides of iterations, and the ends that they reckon with."""
+        stride = roster.stride[rows]
+        delay = self._delay(roster, rows, cpu) / stride
         left = self._to_end(roster, rows, forecasts, cpu)
         near = (left < KNOTS[-1] * stride).nonzero()[0]
-        without = gain[near]
-        if len(near):
-            strides = left[near] / stride[near]
-            gain[near] = finishing_gains(falls[near], iterations[near], without, strides, self.finish)
+        strides = left[near] / stride[near]
+        gain, without = (np.empty((len(grid), many)).T for many in (len(rows), len(near)))
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            ending = slice(*near.searchsorted((start, start + BLOCK)))
+            falls = self._believed(roster, rows[block], forecasts.take(block))
+            found = delayed_gains(falls, iterations[block], delay[block])
+            each = near[ending] - start
+            if len(each):
+                without[ending] = found[each]
+                found[each] = finishing_gains(
+                    falls[each], iterations[block][each], without[ending], strides[ending], self.finish
+                )
+            gain[block] = concave(found, grid)
         return gain, Ends(left=left, near=near, without=without)
 
     def _to_end(self, roster: Roster, rows: Integers, forecasts: ForecastTable, cpu: Floats) -> Floats:
@@ -324,12 +341,8 @@ def explain(
     without = at_units(candidates.grid, appraisal.ends.without, units[near, None])[:, 0]
     finish[near] = np.maximum(gained[near] - without, 0.0)
 
-    # Falls and half-intervals after these iterations, in one pass.
     forecasts = appraisal.forecasts
-    tables = np.stack((forecasts.fall, forecasts.below, forecasts.above))
-    fall, below, above = (
-        gains(tables[..., 1:] - tables[..., :1], done[None, :, None])[..., 0] + tables[..., 0]
-    )
+    fall, below, above = read_at((forecasts.fall, forecasts.below, forecasts.above), done)
     mean = np.where(appraisal.heard, forecasts.level - fall, np.nan)
     ends = [turned_rows(end, appraisal.maximize) for end in (mean - below, mean + above)]
     return Decision(

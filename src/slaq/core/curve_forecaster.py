@@ -10,10 +10,12 @@ from typing_extensions import override
 from slaq.core import curves, evidence
 from slaq.core.arrays import Booleans, Floats, Integers, Singles
 from slaq.core.errors import UnknownNameError
-from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, pushed
+from slaq.core.forecaster import Forecaster, ForecastTable, Rows, halved, highest, picked, pushed
+from slaq.core.one_thread import in_one_thread
 
-#: Rows processed together: few enough that their arrays fit into the processor's cache.
-CHUNK = 2048
+#: Rows processed together: few enough that their arrays fit into the processor's cache, and enough that the calls
+#: of NumPy cost little.
+CHUNK = 1400
 #: Discount of the errors of the average.
 MISS_DISCOUNT = 0.9
 #: A loss may be an outlier or a bend only after SETTLED losses, and if it is FAR usual errors off the forecast.
@@ -96,13 +98,13 @@ class CurveForecaster(Rows, Forecaster):
         self.bends = np.zeros(size, dtype=np.int64)
 
     @override
+    @in_one_thread
     def observe(self, rows: Integers, losses: Floats, counts: Integers) -> None:
         for start in range(0, len(rows), CHUNK):
             chunk = slice(start, start + CHUNK)
             self._learn(rows[chunk], losses[chunk], counts[chunk])
-        self._fit(rows)
-        for start in range(0, len(rows), CHUNK):
-            self.recall(rows[start : start + CHUNK])
+            self._fit(rows[chunk])
+            self.recall(rows[chunk])
 
     @override
     def coarsen(self, rows: Integers) -> None:
@@ -117,23 +119,19 @@ class CurveForecaster(Rows, Forecaster):
         self._fit(rows)
 
     @override
+    @in_one_thread
     def forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
-        order = np.argsort(self._keys(rows), kind="stable")
-        arranged = rows[order]
-        parts = [
-            self._forecasts(arranged[start : start + CHUNK], horizons)
-            for start in range(0, max(len(rows), 1), CHUNK)
-        ]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        if len(parts) == 1:
-            return parts[0].take(back)
-        return ForecastTable(
-            level=np.concatenate([part.level for part in parts])[back],
-            fall=np.concatenate([part.fall for part in parts])[back],
-            below=np.concatenate([part.below for part in parts])[back],
-            above=np.concatenate([part.above for part in parts])[back],
-        )
+        level, spans = np.empty(len(rows)), np.empty((3, len(horizons), len(rows)))
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            members = np.argsort(self._keys(chunk), kind="stable")
+            part = self._forecasts(chunk[members], horizons)
+            members += start
+            level[members] = part.level
+            for span, of_part in zip(spans, (part.fall, part.below, part.above), strict=True):
+                span[:, members] = of_part.T
+        fall, below, above = (span.T for span in spans)
+        return ForecastTable(level=level, fall=fall, below=below, above=above)
 
     def noise(self, rows: Integers) -> Floats:
         """Return the share of recent changes that cancelled each other: 0 for a smooth fall, near 1 for noise."""
@@ -254,37 +252,38 @@ class CurveForecaster(Rows, Forecaster):
 
     def fits(self, rows: Integers) -> Fits:
         """Fit every curve to the windows of these rows, ordered by key, now and as of each of `curves.PAST`."""
-        window = self.window[rows]
+        window = picked(self.window, rows)
         window -= window[:, -1:].copy()
         # Scale the losses to size 1, so that sums stay finite.
-        size = np.maximum(window.max(axis=1, initial=0.0), -window.min(axis=1, initial=0.0))
+        size = highest(np.abs(window))
         size[size == 0.0] = 1.0
         singles = np.empty(window.shape, dtype=np.float32)
         np.divide(window, size[:, None], out=singles, casting="same_kind")
-        level, slope, *missed = np.zeros((2 + len(curves.PAST), len(rows), curves.MANY), dtype=np.float32)
+        fitted = np.empty((curves.ROWS, len(rows)), dtype=np.float32)
         for key, members in _grouped(self._keys(rows)):
-            filters = curves.filters(key)
-            fitted = singles[members] @ filters.columns
-            parts = fitted.reshape(len(fitted), -1, curves.MANY)
-            steep = np.maximum(parts[:, 0], 0.0)
-            slope[members] = steep
-            steep *= filters.middle
-            level[members] = np.subtract(parts[:, 1], steep, out=steep)
-            for number in range(filters.pasts):
+            bank = curves.filters(key)
+            np.matmul(bank, singles[members, -bank.shape[1] :].T, out=fitted[:, members])
+        slope = fitted[curves.SLOPES]
+        np.maximum(slope, 0.0, out=slope)
+        level, *missed = (fitted[ahead] for ahead in curves.AHEAD)
+        for ahead, means in zip((level, *missed), curves.MEAN, strict=True):
+            for run in curves.RUNS:
                 # A curve that rises is flat, and a flat one forecasts its mean.
-                least = np.minimum(parts[:, 2 + 2 * number], parts[:, 3 + 2 * number])
-                missed[number][members] = np.negative(least, out=least)
-        return Fits(size, level, slope, tuple(missed))
+                part = ahead[run.curves]
+                np.minimum(part, fitted[means][run.mean], out=part)
+        for least in missed:
+            np.negative(least, out=least)
+        return Fits(size, level.T, slope.T, tuple(least.T for least in missed))
 
     def errors(self, rows: Integers, fits: Fits) -> tuple[Singles, ...]:
         """Return the errors of the curves that `evidence.weights` compares."""
-        return (self.quick[rows], self.slow[rows], *map(np.abs, fits.missed))
+        return (picked(self.quick, rows), picked(self.slow, rows), *map(np.abs, fits.missed))
 
     def _fit(self, rows: Integers) -> None:
         """Fit every curve to the windows of these rows, and compute the weights of the curves."""
-        rows = rows[np.argsort(self._keys(rows), kind="stable")]
         for start in range(0, len(rows), CHUNK):
-            self._fit_ordered(rows[start : start + CHUNK])
+            chunk = rows[start : start + CHUNK]
+            self._fit_ordered(chunk[np.argsort(self._keys(chunk), kind="stable")])
 
     def _fit_ordered(self, rows: Integers) -> None:
         fits = self.fits(rows)
@@ -292,7 +291,7 @@ class CurveForecaster(Rows, Forecaster):
             rescale = np.minimum(self.size[rows] / fits.size, MOST_ERROR).astype(np.float32)[:, None]
         grown = bool((rescale > 1.0).any())
         for errors in (self.quick, self.slow):
-            scaled = errors[rows]
+            scaled = picked(errors, rows)
             scaled *= rescale
             errors[rows] = np.minimum(scaled, MOST_ERROR, out=scaled) if grown else scaled
         self.size[rows], self.level[rows], self.slope[rows] = fits.size, fits.level, fits.slope
@@ -323,39 +322,47 @@ class CurveForecaster(Rows, Forecaster):
         return np.asarray(self.count[rows, None] - np.array(curves.PAST) >= 2)
 
     def _forecasts(self, rows: Integers, horizons: tuple[float, ...]) -> ForecastTable:
-        size = self.size[rows, None]
+        size = self.size[rows]
         level, fall, spread = self.average(rows, (*horizons, REPEATED))
-        level, fall, spread = level * size[:, 0], fall * size, spread[:, :-1] * size
-        fall, usual = fall[:, :-1], fall[:, -1]
+        fall, usual, spread = fall[:, :-1] * size[:, None], fall[:, -1] * size, spread[:, :-1] * size[:, None]
         # A bias takes away the whole fall at most, and doubles it at most.
         bias = np.divide(self.bias[rows], usual, out=np.zeros(len(rows)), where=usual > 0)
         fall *= 1.0 - bias.clip(-1.0, 1.0)[:, None]
-        # With one loss, the only known scale is the loss itself.
-        alone = (self.count[rows] == 1) & (self.trials[rows] == 0)
         last = self.window[rows, -1]
-        unknown = np.where(alone, np.where(last == 0.0, 1.0, np.abs(last)), 0.0)
-        stretches = np.exp(self.stretch[rows].T)[:, :, None]
-        halves = self._halves(rows, horizons, spread, fall)
-        below, above = (
-            unknown[:, None] + stretch * half for stretch, half in zip(stretches, halves, strict=True)
-        )
-        return ForecastTable(level=last + level, fall=fall, below=below, above=above)
+        below, above = self._halves(rows, horizons, spread, fall, np.exp(self.stretch[rows]))
+        # With one loss, the only known scale is the loss itself.
+        alone = ((self.count[rows] == 1) & (self.trials[rows] == 0)).nonzero()[0]
+        if len(alone):
+            unknown = np.where(last[alone] == 0.0, 1.0, np.abs(last[alone]))
+            below[alone] += unknown[:, None]
+            above[alone] += unknown[:, None]
+        return ForecastTable(level=last + level * size, fall=fall, below=below, above=above)
 
     def _halves(
-        self, rows: Integers, horizons: tuple[float, ...], spread: Floats, fall: Floats
+        self,
+        rows: Integers,
+        horizons: tuple[float, ...],
+        spread: Floats,
+        fall: Floats,
+        stretch: Floats | None = None,
     ) -> Iterator[Floats]:
-        """Yield the widths of the 80% interval below and above the mean: multiples of `terms`, by the tables."""
+        """Yield the widths of the 80% interval below and above the mean: multiples of `terms`, by the tables.
+
+        They are stretched by the columns of `stretch`.
+        """
         noise = self.noise(rows)
         mixed = evidence.mixture(self.count[rows], noise)
         steady, growing, coming_again = self.terms(rows, noise)
-        roots, again = np.sqrt(horizons), coming(horizons)
-        for table in (evidence.BELOW, evidence.ABOVE):
-            times = (mixed @ table).astype(np.float64)
-            half = (times[:, 0] * steady)[:, None] + (times[:, 1] * growing)[:, None] * roots
-            half += (times[:, 2:4] * coming_again).sum(axis=1)[:, None] * again
-            half += times[:, 4, None] * spread
-            half += times[:, 5, None] * fall
-            yield half
+        basis = np.stack((np.ones(len(horizons)), np.sqrt(horizons), coming(horizons)), axis=1)
+        for side, table in enumerate((evidence.BELOW, evidence.ABOVE)):
+            times = (mixed @ table).T.astype(np.float64)
+            if stretch is not None:
+                times *= stretch[:, side]
+            again = (times[2:4] * coming_again.T).sum(axis=0)
+            half = basis @ np.stack((times[0] * steady, times[1] * growing, again))
+            half += times[4] * spread.T
+            half += times[5] * fall.T
+            yield half.T
 
     def terms(self, rows: Integers, noise: Floats) -> tuple[Floats, Floats, Floats]:
         """Return what of the interval stays, what grows with the root of the horizon, and what comes as bias does.
@@ -369,23 +376,29 @@ class CurveForecaster(Rows, Forecaster):
 
     def average(self, rows: Integers, horizons: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
         """Return the mean level, the mean fall and the spread of the curves at these horizons, in sizes."""
-        weight, level, slope = self.weight[rows], self.level[rows], self.slope[rows]
+        weight, level, slope = (picked(kept, rows) for kept in (self.weight, self.level, self.slope))
         middle = _averaged(weight, level)
-        bends = weight * slope
+        # The slopes, and their products with how far each level is off the mean: weighted, side by side.
+        linear = np.empty((len(rows), 2, curves.MANY), dtype=np.float32)
+        bends = np.multiply(weight, slope, out=linear[:, 0])
         apart = np.subtract(level, middle[:, None].astype(np.float32), out=level)
-        skewed = bends * apart
+        np.multiply(bends, apart, out=linear[:, 1])
         apart *= apart
         still = _averaged(weight, apart)
         slope *= bends
-        fall, skew, square = np.empty((3, len(rows), len(horizons)), dtype=np.float32)
+        by_row = np.empty((len(horizons), len(rows), 2), dtype=np.float32)
+        square = np.empty((len(horizons), len(rows)), dtype=np.float32)
         table, squares = curves.falls(horizons), curves.squared_falls(horizons)
         for key, members in _grouped(self._keys(rows)):
-            fall[members] = bends[members] @ table[key]
-            skew[members] = skewed[members] @ table[key]
-            square[members] = slope[members] @ squares[key]
-        means: Floats = fall.astype(np.float64)
-        variance: Floats = square + still[:, None] - 2.0 * skew - means**2
-        return middle, means, np.sqrt(np.maximum(variance, 0.0))
+            both = linear[members].reshape(-1, curves.MANY)
+            by_row[:, members] = (table[key].T @ both.T).reshape(len(horizons), -1, 2)
+            np.matmul(squares[key].T, slope[members].T, out=square[:, members])
+        means: Floats = by_row[:, :, 0].astype(np.float64)
+        variance: Floats = square + still
+        variance -= 2.0 * by_row[:, :, 1]
+        variance -= means * means
+        np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        return middle, means.T, variance.T
 
 
 def coming(horizons: tuple[float, ...]) -> Floats:

@@ -19,6 +19,7 @@ have been by now: a job's past is forecast again at no cost but further columns 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -131,36 +132,59 @@ def keys(ages: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class FilterBank:
-    """What turns windows of one age, relative to their last loss, into fits."""
+class Alike:
+    """Consecutive members of CURVES with one mean: their places, and the place of their mean among MEANS."""
 
-    #: One column per curve for the slope, one per curve for the mean, then for each of PAST that reaches back far
-    #: enough one per curve for the mean and one for the forecast of the present loss as if the slope might rise.
-    columns: Singles
-    #: The shape's value where the mean is, by curve.
-    middle: Singles
-    #: How many of PAST there are losses for.
-    pasts: int
+    curves: slice
+    mean: int
+
+
+def _runs() -> tuple[tuple[Alike, ...], tuple[Curve, ...]]:
+    """Return the runs of CURVES, and for each different mean a curve that has it."""
+    runs: list[Alike] = []
+    means: dict[float | None, Curve] = {}
+    for decay, members in groupby(CURVES, lambda curve: None if curve.anchored else curve.decay):
+        alike = list(members)
+        means.setdefault(decay, alike[0])
+        start = runs[-1].curves.stop if runs else 0
+        runs.append(Alike(slice(start, start + len(alike)), list(means).index(decay)))
+    return tuple(runs), tuple(means.values())
+
+
+RUNS, MEANS = _runs()
+#: The rows of a bank of filters: one per curve for the slope; then, for now and for each of PAST, one per curve for
+#: the forecast of the present loss as if the slope might rise, and one per mean.
+SLOPES = slice(0, MANY)
+TIMES: tuple[int, ...] = (0, *PAST)
+_EACH = MANY + len(MEANS)
+#: The number of rows.
+ROWS = MANY + _EACH * len(TIMES)
+AHEAD = tuple(slice(start, start + MANY) for start in range(MANY, ROWS, _EACH))
+MEAN = tuple(slice(ahead.stop, ahead.stop + len(MEANS)) for ahead in AHEAD)
 
 
 @lru_cache(maxsize=len(AGES))
-def filters(key: int) -> FilterBank:
-    """Return the filters of jobs with this key: columns of WINDOW losses, newest last."""
+def filters(key: int) -> Singles:
+    """Return what turns windows of this key, relative to their last loss, into fits: (rows, losses), newest last.
+
+    The filters of a past before which there were not two losses are zero.
+    """
     age = int(AGES[key])
     count = min(age, WINDOW)
-    pasts = sum(count - past >= 2 for past in PAST)
-    columns = np.zeros((WINDOW, 2 + 2 * pasts, MANY))
-    middle = np.zeros(MANY)
-    for place, curve in enumerate(CURVES):
-        mean, slope, middle[place] = curve.line(count, age)
-        columns[-count:, 0, place], columns[-count:, 1, place] = slope, mean
-        for number, past in enumerate(PAST[:pasts]):
-            known = slice(WINDOW - count, WINDOW - past)
+    bank = np.zeros((ROWS, count))
+    for number, past in enumerate(TIMES):
+        if past and count - past < 2:
+            continue
+        known = slice(0, count - past)
+        for place, curve in enumerate(CURVES):
             mean, slope, value = curve.line(count - past, age - past)
             ahead = float(curve.shape(np.array([float(past)]), age - past)[0]) - value
-            columns[known, 2 + 2 * number, place] = mean
-            columns[known, 3 + 2 * number, place] = mean + slope * ahead
-    return FilterBank(columns.reshape(WINDOW, -1).astype(np.float32), middle.astype(np.float32), pasts)
+            bank[AHEAD[number].start + place, known] = mean + slope * ahead
+            if not past:
+                bank[SLOPES.start + place] = slope
+        for place, curve in enumerate(MEANS):
+            bank[MEAN[number].start + place, known], *_ = curve.line(count - past, age - past)
+    return bank.astype(np.float32)
 
 
 @lru_cache(maxsize=64)

@@ -57,22 +57,25 @@ def weights(mixed: Singles, errors: tuple[Singles, ...]) -> Singles:
 
     The errors, each of shape (jobs, curves), may be in any unit.
     """
-    logits = mixed @ PRIOR
-    sharpness = mixed @ SHARPNESS
-    for column, error in enumerate(errors):
-        logits -= sharpness[:, column, None] * excess(error)
-    logits -= logits.max(axis=1, keepdims=True)
+    # One row per curve, so that each step is one pass over all jobs.
+    logits = PRIOR.T @ mixed.T
+    for sharpness, error in zip((mixed @ SHARPNESS).T, errors, strict=True):
+        over = excess(error).T
+        over *= sharpness
+        logits -= over
+    logits -= logits.max(axis=0)
     # Numbers too small for single precision make arithmetic slow.
     np.maximum(logits, LEAST_LOGIT, out=logits)
     np.exp(logits, out=logits)
-    logits /= logits.sum(axis=1, keepdims=True)
-    return np.asarray(logits)
+    logits /= logits.sum(axis=0)
+    return np.asarray(logits.T)
 
 
 def excess(error: Singles) -> Singles:
     """Return log(1 + error / floor), by which a curve's weight falls at sharpness 1."""
-    floor = LEAST_ERROR * error.mean(axis=1, keepdims=True)
+    over = np.array(error.T, order="C")
+    floor = LEAST_ERROR * over.mean(axis=0)
     floor[floor <= 0.0] = 1.0  # no curve has an error, so all are equal
-    over = error / floor
+    over /= floor
     over += 1.0
-    return np.asarray(np.log(over, out=over))
+    return np.asarray(np.log(over, out=over).T)

@@ -14,6 +14,7 @@ from slaq.core.direction import turned
 from slaq.core.errors import ForecastError, UnknownNameError
 from slaq.core.forecaster import Forecaster
 from slaq.core.history import ROW, read
+from slaq.core.one_thread import in_one_thread
 
 __all__ = ["METHODS", "ROW", "CurveForecaster", "Forecast", "feed", "forecast"]
 
@@ -44,6 +45,7 @@ class Forecast:
     restarts: tuple[int, ...]
 
 
+@in_one_thread
 def forecast(
     losses: Sequence[float] | Floats,
     horizons: int | Sequence[int],

@@ -26,7 +26,7 @@ class ForecastTable:
         """The forecast loss."""
         return self.level[:, None] - self.fall
 
-    def take(self, jobs: Integers) -> "ForecastTable":
+    def take(self, jobs: Integers | slice) -> "ForecastTable":
         """Return the forecasts of these jobs only."""
         return ForecastTable(
             level=self.level[jobs], fall=self.fall[jobs], below=self.below[jobs], above=self.above[jobs]
@@ -75,6 +75,9 @@ class Forecaster(Protocol):
         ...
 
 
+#: The maximum of rows with more columns is taken over their halves first.
+FEW_COLUMNS = 16
+
 Element = TypeVar("Element", bound=np.generic)
 
 
@@ -83,6 +86,19 @@ def enlarged(array: NDArray[Element], size: int) -> NDArray[Element]:
     larger = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def picked(array: NDArray[Element], rows: Integers) -> NDArray[Element]:
+    """Return a copy of these rows, which must be there: `array[rows]`, in half the time."""
+    return array.take(rows, axis=0, mode="clip")
+
+
+def highest(table: Floats) -> Floats:
+    """Return the maximum of each row: `table.max(axis=1)`, in two thirds of the time."""
+    while table.shape[1] > FEW_COLUMNS:
+        half = -(-table.shape[1] // 2)
+        table = np.maximum(table[:, :half], table[:, -half:])
+    return np.asarray(np.ascontiguousarray(table.T).max(axis=0))
 
 
 def pushed(window: Floats, losses: Floats, counts: Integers) -> Floats:

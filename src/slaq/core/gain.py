@@ -1,8 +1,12 @@
 """The gain of a job from n units in the coming epoch, from its forecast and runtime; concave in n."""
 
-import numpy as np
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from slaq.core.arrays import Floats, Integers
+import numpy as np
+from numpy.typing import NDArray
+
+from slaq.core.arrays import Floats, Integers, Singles
 
 #: Horizons in iterations at which forecasts are evaluated; falls are linear in between.
 HORIZONS: tuple[float, ...] = (
@@ -11,6 +15,7 @@ HORIZONS: tuple[float, ...] = (
 )
 #: Horizons at which the fall is known: 0 and each of HORIZONS.
 KNOTS: Floats = np.array([0.0, *HORIZONS])
+_WIDTHS: Floats = np.diff(KNOTS)[:, None]
 
 
 def unit_grid(limit: int) -> Integers:
@@ -23,20 +28,63 @@ def unit_grid(limit: int) -> Integers:
     return np.array(sorted(point for point in points if point <= limit), dtype=np.int64)
 
 
+def knots_before(iterations: Floats) -> Integers:
+    """Return the place in KNOTS of the last knot at or before these iterations, at most the last but one.
+
+    The sign, the exponent and the first bit after the point of a single, its first ten bits, tell it: the knots
+    are powers of two, and numbers halfway between two of them.
+    """
+    within = np.minimum(iterations, KNOTS[-1])
+    return np.asarray(_PLACES.take(_first_bits(within.astype(np.float32, order="K")), mode="clip"))
+
+
+def _first_bits(numbers: Singles) -> NDArray[np.int32]:
+    return np.asarray(numbers.view(np.int32) >> 22)
+
+
+def _places() -> Integers:
+    """Return the place in KNOTS by the first ten bits of a single."""
+    last = int(_first_bits(KNOTS[-1:].astype(np.float32))[0])
+    beginnings = (np.arange(last + 1, dtype=np.int32) << 22).view(np.float32)
+    return np.asarray(np.clip(np.searchsorted(KNOTS, beginnings, side="right") - 1, 0, len(KNOTS) - 2))
+
+
+_PLACES = _places()
+
+
 def gains(falls: Floats, iterations: Floats) -> Floats:
     """Return the fall after these iterations: shape (jobs, points) from (jobs, horizons) and (jobs, points).
 
-    Several tables of falls, stacked in front, are read at the same iterations.
     Falls that are concave over iterations, and iterations that are concave over units, give gains that are
     concave over units. `concave` removes the exceptions due to rounding or to a forecast that is not quite convex.
+
+    Here and below the arrays lie column by column in memory, so that each step is one pass over all jobs.
     """
-    table = np.concatenate((np.zeros((*falls.shape[:-1], 1)), falls), axis=-1)
-    place = np.clip(np.searchsorted(KNOTS, iterations, side="right") - 1, 0, len(KNOTS) - 2)
-    low, high = KNOTS[place], KNOTS[place + 1]
-    share = np.minimum((iterations - low) / (high - low), 1.0)
-    start = np.take_along_axis(table, place, axis=-1)
-    stop = np.take_along_axis(table, place + 1, axis=-1)
-    return np.asarray(start + share * (stop - start))
+    jobs = len(falls)
+    table = np.zeros((len(KNOTS), jobs))
+    table[1:] = falls.T
+    slope = np.diff(table, axis=0)
+    slope /= _WIDTHS
+    # Where a line through two knots begins at 0 iterations.
+    start = table[:-1]
+    start -= slope * KNOTS[:-1, None]
+    points = np.minimum(iterations.T, KNOTS[-1])
+    place = knots_before(points)
+    place *= jobs
+    place += np.arange(jobs)
+    points *= slope.ravel().take(place)
+    points += start.ravel().take(place)
+    return np.asarray(points.T)
+
+
+def read_at(tables: Iterable[Floats], iterations: Floats) -> Iterator[Floats]:
+    """Yield what each table, (jobs, KNOTS), holds for each job after its iterations; linear between knots."""
+    within = np.minimum(iterations, KNOTS[-1])
+    place, each = knots_before(within), np.arange(len(within))
+    share = (within - KNOTS[place]) / _WIDTHS[place, 0]
+    for table in tables:
+        before = table[each, place]
+        yield before + share * (table[each, place + 1] - before)
 
 
 def delayed_gains(falls: Floats, iterations: Floats, delay: Floats) -> Floats:
@@ -70,19 +118,27 @@ def finishing_gains(falls: Floats, iterations: Floats, gain: Floats, left: Float
     end: with the credit c, the index of Klimov and Gittins for a job that costs its normalised loss plus c per
     second until it has ended.
     """
-    falls = concave(np.concatenate((np.zeros((len(falls), 1)), falls), axis=1), KNOTS)
-    end = gains(falls[:, 1:], left[:, None]) + credit
-    before = left[:, None] - KNOTS
-    slopes = np.divide(end - falls, before, out=np.full(falls.shape, np.inf), where=before > 0)
-    leaves = slopes.argmin(axis=1)[:, None]
-    slope = np.take_along_axis(slopes, leaves, axis=1)
-    line = end - slope * np.maximum(left[:, None] - iterations, 0.0)
-    return np.where(iterations > KNOTS[leaves], line, gain)
+    knots = KNOTS[:, None]
+    table = concave(np.concatenate((np.zeros((1, len(falls))), falls.T)).T, KNOTS)
+    end = gains(table[:, 1:], left[:, None])[:, 0] + credit
+    before = left - knots
+    slopes = np.divide(end - table.T, before, out=np.full_like(before, np.inf), where=before > 0)
+    slope = slopes.min(axis=0)
+    leaves = np.where(slopes <= slope, knots, np.inf).min(axis=0)
+    line = end - slope * np.maximum(left - iterations.T, 0.0)
+    return np.where(leaves < iterations.T, line, gain.T).T
 
 
 def concave(gain: Floats, grid: Integers | Floats) -> Floats:
     """Return the gains with every slope limited to the one before it and to zero or more."""
-    width = np.diff(grid)
-    slopes = np.minimum.accumulate(np.diff(gain, axis=1) / width, axis=1)
-    rises = np.cumsum(np.maximum(slopes, 0.0) * width, axis=1)
-    return np.concatenate((np.zeros((len(gain), 1)), rises), axis=1)
+    widths = np.diff(grid).astype(np.float64)[:, None]
+    slopes = np.diff(gain.T, axis=0)
+    slopes /= widths
+    np.maximum(slopes, 0.0, out=slopes)
+    for before, after in pairwise(slopes):
+        np.minimum(before, after, out=after)
+    slopes *= widths
+    rises = np.zeros((len(grid), len(gain)))
+    for step, before, after in zip(slopes, rises[:-1], rises[1:], strict=True):
+        np.add(before, step, out=after)
+    return rises.T

@@ -12,7 +12,7 @@ import numpy as np
 
 from slaq.core.arrays import Booleans, Floats, Integers
 from slaq.core.forecaster import ForecastTable
-from slaq.core.gain import KNOTS, gains
+from slaq.core.gain import KNOTS, read_at
 from slaq.core.progress import TOLERANCE, reached
 from slaq.core.quality import done, end_of_curve
 from slaq.core.roster import STOP_AT, Roster
@@ -48,7 +48,8 @@ def ends(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
 
 def forecast_ends(known: Floats, forecasts: ForecastTable) -> Floats:
     """Return where curves of which so many losses are known are forecast to end."""
-    return np.asarray(forecasts.level - gains(forecasts.fall[:, 1:], FORESIGHT * known[:, None])[:, 0])
+    (fall,) = read_at((forecasts.fall,), FORESIGHT * known)
+    return np.asarray(forecasts.level - fall)
 
 
 def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:

@@ -96,11 +96,9 @@ class SimulatedEngine(Engine):
     @override
     def grant(self, cores: Mapping[str, float]) -> None:
         self._advance()
-        rows = np.array([self._jobs.row.get(job_id, -1) for job_id in cores], dtype=np.int64)
-        held = np.zeros(len(self._jobs.ids) + 1)
-        # Cores granted to unknown jobs go into the last element.
-        held[rows] = np.fromiter(cores.values(), dtype=np.float64, count=len(cores))
-        self._resize(held[self._running])
+        ids = self._jobs.ids
+        held = [cores.get(ids[row], 0.0) for row in self._running.tolist()]
+        self._resize(np.array(held, dtype=np.float64))
 
     @override
     def poll(self) -> Sequence[Event]:
