@@ -165,6 +165,25 @@ class TestTotalQuality:
         assert policy.allocate(replace(jobs, work=work), 8).units.tolist() == [2, 6, 0]
         assert policy.allocate(replace(jobs, work=work / [10, 1, 1]), 8).units.tolist() == [0, 8, 0]
 
+    @given(candidates(least=1, others=False), capacities, st.floats(1e9, 1e300), st.integers(1, 3))
+    def test_a_huge_total_holds_nothing(
+        self, jobs: Candidates, capacity: int, told: float, tellers: int
+    ) -> None:
+        """Jobs that tell of so much work that all others hardly delay them are divided by their gains alone."""
+        work = np.where(np.arange(len(jobs.ids)) < tellers, told, 1.0)
+        found = TotalQuality().allocate(replace(jobs, work=work), capacity)
+        assert found.as_dict() == TotalQuality().allocate(jobs, capacity).as_dict()
+
+    @given(candidates(), capacities, st.data())
+    def test_half_is_left_to_others(self, jobs: Candidates, capacity: int, data: st.DataObject) -> None:
+        """What is held for the sake of the last end is beyond no promise more than half of the capacity."""
+        work = st.lists(st.floats(0.0, 1e6) | st.just(np.nan), min_size=len(jobs.ids), max_size=len(jobs.ids))
+        jobs = replace(jobs, work=np.array(data.draw(work)))
+        promised = guarantee(jobs, capacity, 0.05).lower
+        raised = TotalQuality().allocate(jobs, capacity).sure
+        more = raised > promised
+        assert not more.any() or raised[more].sum() <= capacity / 2
+
     @given(candidates(), capacities, st.data())
     def test_ends_break_no_promise(self, jobs: Candidates, capacity: int, data: st.DataObject) -> None:
         """Whatever work is left, guarantees and maxima are kept, and all that can be used is handed out."""

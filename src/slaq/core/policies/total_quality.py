@@ -14,6 +14,11 @@ from slaq.core.sharing import Guarantee, guarantee, in_turn, spread
 FEW = 8_000
 #: A job ends last if it needs this many times as long as all the work there is; below, quality would pay for it.
 MARGIN = 1.2
+#: It does so unless waiting for all the others would make its end later by no more than this share of its own time.
+PATIENCE = 0.03
+#: What is held for the sake of the last end is no more than this share of the capacity, so that all other jobs
+#: together are never slowed down by more than a factor of two.
+HELD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +45,32 @@ class TotalQuality(Policy):
 
 
 def with_last_to_end(candidates: Candidates, sure: Guarantee, capacity: int) -> Guarantee:
-    """Return the guarantee, raised to the maximum for jobs that would end last even so.
+    """Return the guarantee, raised towards the maximum for jobs that would end last even so.
 
     The capacity needs some time for all the work there is. A job that takes MARGIN times as long by itself, with
     all the units that it can use, would run on alone while the other units are idle: each moment that it waits, the
     end of the last job comes later. The job that takes the longest comes first.
+
+    What a job tells of its end is believed, however large it is, so what is held for it is bounded twice: by HELD,
+    and by PATIENCE, as what a job can lose by waiting is no more than the time that the others need.
     """
     c = candidates
     if not len(c.work) or np.isnan(c.work).all():
         return sure
     # Sorted, so that the sum does not depend on the order of the rows.
-    work = np.sort(np.where(np.isnan(c.work), c.remaining, c.work))
+    work = np.where(np.isnan(c.work), c.remaining, c.work)
     alone = c.work / np.minimum(c.max_units, max(capacity, 1))
-    last = (c.competes & (alone > MARGIN * work.sum() / max(capacity, 1))).nonzero()[0]
-    if not len(last) or len(last) == len(c.ids):
+    last = c.competes & (alone > MARGIN * np.sort(work).sum() / max(capacity, 1))
+    others = np.sort(work[~last]).sum() / max(capacity, 1)
+    held = (last & (others > PATIENCE * alone)).nonzero()[0]
+    if not len(held):
         return sure
     room = np.zeros_like(sure.lower)
-    room[last] = (sure.upper - sure.lower)[last]
+    room[held] = (sure.upper - sure.lower)[held]
     longest = -np.nan_to_num(alone)
-    more = in_turn(room, c.order, capacity - int(sure.lower.sum()), longest)
+    left = capacity - int(sure.lower.sum())
+    most = int(HELD * capacity) - int(sure.lower[held].sum())
+    more = in_turn(room, c.order, max(min(left, most), 0), longest)
     return replace(sure, lower=sure.lower + more)
 
 
