@@ -7,7 +7,8 @@ A report is one line of JSON appended to the file that SLAQ_REPORTS names:
 `iteration` counts the reports of that process from 0, `time` is the Unix time, `cpu` the CPU seconds of that
 process so far. A report with the script's own number of the iteration has it as `step`. An announcement has
 `learning_rate` in place of `iteration` and `loss`; a line with `total` there says how many iterations there will be
-in all; what a job can use is an object `can_use` with `min_cores`, `max_cores` and `sizes`. Numbers that are not
+in all; what a job can use is an object `can_use` with `min_cores`, `max_cores`, `sizes`, `worth` and
+`change_seconds`. Numbers that are not
 finite are written NaN, Infinity and -Infinity, as Python's json module does. Outside slaq nothing is written.
 """
 
@@ -147,17 +148,26 @@ def can_use(
     min_cores: "Number | None" = None,
     max_cores: "Number | None" = None,
     sizes: "str | Sequence[Number] | None" = None,
+    worth: "Number | None" = None,
+    change_seconds: "Number | None" = None,
 ) -> None:
     """Tell slaq what this job can use from now on, in place of what it said before.
 
-    `sizes` is "any", "whole" (workers of one core each) or a list of numbers of cores. What is left out is as the
-    job's owner asked, and nothing can exceed that. Never raises, as `report`.
+    `sizes` is "any", "whole" (workers of one core each) or a list of numbers of cores. `worth` says that more
+    workers help less and less: n of them advance the training like worth * n / (worth - 1 + n) single ones.
+    `change_seconds` is what a change of size costs. What is left out is as the job's owner asked, and nothing can
+    exceed that. Never raises, as `report`.
     """
     pen = _pen_of_this_process()
     if pen.fd < 0:
         return
     try:
-        said = {"min_cores": min_cores, "max_cores": max_cores}
+        said = {
+            "min_cores": min_cores,
+            "max_cores": max_cores,
+            "worth": worth,
+            "change_seconds": change_seconds,
+        }
         parts = [f'"{name}":{_number(value)}' for name, value in said.items() if value is not None]
         if isinstance(sizes, str):
             parts.append(f'"sizes":{_quoted(sizes)}')

@@ -63,3 +63,45 @@ def test_an_iteration_that_seems_to_cost_nothing_can_still_be_learned_from() -> 
     assert np.isinf(seconds(learned([0.0]), 0.0))
     assert np.isinf(seconds(learned([1.0]), 5e-324))
     assert learned([0.0] + [10.0] * 200).cpu[0] == pytest.approx(10.0, rel=0.05)
+
+
+WORTH = st.floats(1.0, 1e3)
+
+
+@given(WORTH, st.lists(st.floats(0.1, 64.0), min_size=1, max_size=6))
+def test_no_number_of_workers_is_worth_more_than_it_says(worth: float, cores: list[float]) -> None:
+    """n workers are as fast as worth * n / (worth - 1 + n) single ones; one core, or less, is worth itself."""
+    model = learned([10.0] * 3, units=1.0)
+    model.waste[0] = 1.0 / worth
+    for n in cores:
+        speed = seconds(model, 1.0) / seconds(model, n)
+        assert speed == pytest.approx(n if n <= 1 else worth * n / (worth - 1 + n))
+        assert speed <= max(worth, 1.0) * (1 + 1e-9)
+
+
+@given(WORTH, st.floats(1.0, 32.0), st.floats(1.0, 32.0))
+def test_the_cost_of_one_worker_is_learned_from_any_number(worth: float, first: float, second: float) -> None:
+    """An iteration takes more CPU time on more workers; what is learned of one worker does not change by that."""
+    model = RuntimeModel(1)
+    model.waste[0] = 1.0 / worth
+    for n in (first, second):
+        cpu = 10.0 * (1.0 + (n - 1.0) / worth)
+        model.observe(ROW, np.array([cpu]), np.array([cpu / n]), np.array([cpu]))
+        assert model.cpu[0] == pytest.approx(10.0)
+
+
+@given(WORTH, st.floats(0.05, 64.0))
+def test_cores_and_seconds_are_inverse(worth: float, cores: float) -> None:
+    """The cores for so many seconds are those with which an iteration takes so many."""
+    model = learned([10.0] * 3, units=1.0)
+    model.waste[0] = 1.0 / worth
+    took = model.steady_seconds(ROW, model.cpu, np.array([[cores]]))[0]
+    reached = model.cores_for(ROW, model.cpu, took * (1 + 1e-9))
+    assert model.steady_seconds(ROW, model.cpu, reached[:, None])[0, 0] == pytest.approx(took[0], rel=1e-6)
+
+
+def test_seconds_that_no_number_of_workers_reaches_take_infinitely_many() -> None:
+    """Where workers are worth four at most, an eighth of the time of one cannot be reached."""
+    model = learned([8.0] * 3, units=1.0)
+    model.waste[0] = 0.25
+    assert model.cores_for(ROW, model.cpu, np.array([1.0]))[0] == np.inf

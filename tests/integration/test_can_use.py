@@ -188,6 +188,6 @@ def test_a_program_of_the_service_is_heard_too(open_service: Callable[..., Servi
     service = open_service(cores=1, policy="fair")
     job = service.submit(ME, Submission(program={"program": "modest:train"}, options={"cwd": str(tmp_path)}))
     eventually(lambda: service.job(ME, job.id).cores == 0.25)
-    said = {"min_cores": None, "max_cores": 0.25, "sizes": "any"}
+    said = {"min_cores": None, "max_cores": 0.25, "sizes": "any", "worth": None, "change_seconds": None}
     assert service.job(ME, job.id).can_use == said
     assert open_service(cores=1).job(ME, job.id).can_use == said

@@ -37,8 +37,7 @@ def needed_cores(
     likely = strides_for(strides, LIKELY) * stride
     allowed = np.divide(left, likely, out=np.full(len(rows), np.inf), where=likely > 0)
     parallel = allowed - roster.runtime.steady_serial(rows)
-    with np.errstate(over="ignore"):
-        cores = np.divide(cpu, parallel, out=most.copy(), where=parallel > 0).clip(0.0, most)
+    cores = roster.runtime.cores_for(rows, cpu, parallel).clip(0.0, most)
     # A job needs a part of a core even if its iterations take no measurable time.
     cores = np.maximum(cores, 1e-9)
     needed[dated] = np.where(chance < OUT_OF_REACH, np.inf, np.where(strides[:, -1] == 0.0, 0.0, cores))

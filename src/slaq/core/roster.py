@@ -553,6 +553,7 @@ class Roster(Rows):
         row, demand = self.ids[job_id], self.demand(job_id)
         self.least[row] = demand.least
         self.most[row] = min(np.inf if demand.most is None else demand.most, self.parallel[row] or np.inf)
+        self.runtime.waste[row] = 0.0 if demand.worth is None else 1.0 / demand.worth
         self.sized.pop(job_id, None)
         if demand.sizes != "any":
             self.sized[job_id] = demand
@@ -566,7 +567,9 @@ class Roster(Rows):
         self.stride[row] = 1
         self.diverged[row] = False
         self.forecaster.clear(begun)
+        waste = self.runtime.waste[row]
         self.runtime.clear(begun)
+        self.runtime.waste[row] = waste
 
     def _dismiss(self, job_id: str) -> None:
         row = self.ids.pop(job_id)

@@ -18,7 +18,11 @@ def reported_demand(**reported: Unpack[DemandOptions]) -> Demand:
     if conflict is not None:
         raise conflict
     return Demand(
-        least=given.get("min_cores", AS_ASKED), most=given.get("max_cores"), sizes=given.get("sizes", "any")
+        least=given.get("min_cores", AS_ASKED),
+        most=given.get("max_cores"),
+        sizes=given.get("sizes", "any"),
+        worth=given.get("worth"),
+        change_seconds=given.get("change_seconds"),
     )
 
 
@@ -36,4 +40,10 @@ def read_demand(written: object) -> Demand | None:
 def written_demand(demand: Demand) -> dict[str, Any]:
     """Return a demand as a job writes it; the inverse of `read_demand`."""
     least = None if demand.least >= AS_ASKED else demand.least
-    return {"min_cores": least, "max_cores": demand.most, "sizes": demand.sizes}
+    return {
+        "min_cores": least,
+        "max_cores": demand.most,
+        "sizes": demand.sizes,
+        "worth": demand.worth,
+        "change_seconds": demand.change_seconds,
+    }

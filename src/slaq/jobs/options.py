@@ -45,6 +45,8 @@ WAITS = ("after", "after_any")
 BEST_FIRST = "best-first"
 #: Bounds on what one job may carry.
 MOST_GRACE = 600.0
+#: The most seconds that a change of size can be said to cost.
+MOST_CHANGE = 86_400.0
 MOST_CORES, MOST_VARIABLES, MOST_TAGS, LONGEST_TEXT = 1e6, 500, 50, 100_000
 
 
@@ -142,6 +144,22 @@ Sizes = Annotated[
         type=sizes(MOST_CORES),
         help="Numbers of cores that the job can run with: any fraction, whole numbers, or the listed ones.",
         default="any",
+    ),
+]
+Worth = Annotated[
+    float | None,
+    Option(
+        type=number("a number of workers", least=1, most=MOST_CORES),
+        help="n workers advance the training like worth * n / (worth - 1 + n) single ones: never like more.",
+        usual="n workers advance it like n",
+    ),
+]
+ChangeSeconds = Annotated[
+    float | None,
+    Option(
+        type=number("a number of seconds", least=0, most=MOST_CHANGE),
+        help="Seconds that a change of size costs the job.",
+        usual="unknown",
     ),
 ]
 Tags = Annotated[
@@ -488,6 +506,8 @@ class DemandOptions(TypedDict, total=False):
     min_cores: MinCores
     max_cores: MaxCores
     sizes: Sizes
+    worth: Worth
+    change_seconds: ChangeSeconds
 
 
 class JobChanges(TypedDict, total=False):
