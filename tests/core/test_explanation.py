@@ -13,6 +13,7 @@ from slaq.core.appraisal import FINISH, Appraisal, Appraiser, explain
 from slaq.core.decision import Decision
 from slaq.core.demand import Demand
 from slaq.core.errors import UnknownJobError
+from slaq.core.events import DemandChanged
 from slaq.core.explanation import PolicyRule, explain_job
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec
@@ -184,3 +185,19 @@ def test_reasons_name_what_holds_a_job_back() -> None:
     assert "its maximum of 2 cores" in reasons["full"]
     assert "not a finite number" in reasons["lost"]
     assert "for job 'full'" in reasons["late"]
+
+
+@given(st.floats(1.0, 100.0), st.integers(2, 12))
+def test_what_workers_are_worth_is_told(worth: float, cores: int) -> None:
+    """Of a job whose batch grows with its workers it is told what its cores are worth; of others nothing is."""
+    roster = Roster(CurveForecaster())
+    for name in ("wide", "plain"):
+        roster.admit(JobSpec(id=name), 0.0)
+    roster.absorb([DemandChanged(job_id="wide", at=0.0, demand=Demand(least=1e6, worth=worth))])
+    decision, appraisal, _ = decided(roster, Fair(), 2 * cores)
+    wide, plain = (explain_job(decision, name, appraisal=appraisal) for name in ("wide", "plain"))
+    assert wide.worth == pytest.approx(worth)
+    assert plain.worth is None
+    told = worth * wide.cores / (worth - 1 + wide.cores)
+    assert f"advance it like {told:.3g}," in wide.as_text()
+    assert "advance it like" not in plain.as_text()

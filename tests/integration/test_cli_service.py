@@ -168,6 +168,25 @@ def test_show_tells_what_a_job_needs_and_waits_for(endless: str) -> None:
     slaq("cancel", job)
 
 
+def test_show_tells_what_a_job_says_it_can_use_and_its_other_numbers(here: Path) -> None:
+    """What `slaq.can_use` was told, and the course of the numbers beside the last loss with the last of each."""
+    script = here / "telling.py"
+    script.write_text(
+        "import time, slaq\n"
+        "slaq.can_use(max_cores=2, sizes='whole', worth=3, change_seconds=0.5)\n"
+        "for i in range(5):\n    slaq.report(1 / (i + 1), workers=i + 1)\n"
+        "time.sleep(60)\n"
+    )
+    job = submit("--", sys.executable, str(script))
+    until(lambda: told("show", job)["iteration"] == 4)
+    shown = slaq("show", job).stdout
+    assert "at most 2 cores; whole workers; all of its workers advance it like 3 single ones at most" in shown
+    assert "a change of size costs it 0.5 s" in shown
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
+    assert lines["workers"].endswith("  5")
+    slaq("cancel", job)
+
+
 def _moment_of_end(client: Client, job: str) -> float | None:
     moment: float | None = client.show_job(job)["ended_at"]
     return moment

@@ -84,6 +84,8 @@ class Appraisal:
     reduction: Floats
     #: Core seconds per iteration; assumed for jobs without an observation.
     cpu: Floats
+    #: What any number of the job's workers is worth at most (`Demand.worth`); infinite where n are worth n.
+    worth: Floats
     #: Strides of iterations in the coming epoch at each point of the candidates' grid: (jobs, points).
     iterations: Floats
     ends: Ends
@@ -167,6 +169,7 @@ class Appraiser:
             maximize=roster.maximize[rows],
             reduction=reductions(roster, rows, forecasts),
             cpu=cpu,
+            worth=roster.runtime.worth(rows),
             iterations=iterations,
             ends=ends,
         )

@@ -123,6 +123,9 @@ class Explanation:
     next_step: float
     #: (cores, gain) at some numbers of cores; empty for older decisions.
     gains: tuple[tuple[float, float], ...]
+    #: Its n cores advance it like worth * n / (worth - 1 + n) single ones; None where n advance it like n, and for
+    #: older decisions.
+    worth: float | None
     #: Cores that make the target likely by the deadline; None without a deadline, if the target cannot be
     #: reached, and for older decisions.
     needed: float | None
@@ -220,6 +223,7 @@ def explain_job(
         last_step=float(decision.last[row]),
         next_step=float(decision.marginal[row]) if cores < most else 0.0,
         gains=() if appraisal is None else _gain_curve(appraisal, row, round(cores / decision.unit)),
+        worth=None if appraisal is None else _finite(float(appraisal.worth[row])),
         needed=None if appraisal is None else _needed(appraisal, row),
         fair_share=float(decision.fair_share[row]),
         guarantee=float(decision.sure[row]),
@@ -357,6 +361,12 @@ def _sentences(e: Explanation) -> Iterator[str]:
         f"In this epoch these cores are predicted to cut its normalised loss of {e.normalised_loss:.3f} by "
         f"{e.gain - (e.finish or 0.0):.3g}."
     )
+    if e.worth is not None and e.cores > 1:
+        worth = e.worth * e.cores / (e.worth - 1 + e.cores)
+        yield (
+            f"Its workers make its batch larger, so that {_cores(e.cores)} advance it like {worth:.3g}, and no "
+            f"number of them like more than {e.worth:.3g}."
+        )
     if e.finish and e.losses_left is not None:
         yield (
             f"The job ends after about {_losses(e.losses_left)} more, and coming nearer to its end counts as "

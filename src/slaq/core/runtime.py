@@ -87,6 +87,11 @@ class RuntimeModel(Rows):
         """Return the serial seconds per iteration; 0 until they are known."""
         return np.where(self.seen[rows] >= SERIAL_AFTER, self.serial[rows], 0.0)
 
+    def worth(self, rows: Integers) -> Floats:
+        """Return what any number of workers is worth at most, in workers; infinite where n are worth n."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(1.0 / self.waste[rows])
+
     def _dearer(self, rows: Integers, cores: Floats) -> Floats:
         """Return how many times the CPU time of one worker an iteration takes on so many cores."""
         return np.asarray(1.0 + self.waste[rows] * np.maximum(cores - 1.0, 0.0))

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The number of losses that the curve is drawn from, and its width in characters.
 LOSSES, WIDTH = 5000, 60
+#: The most numbers beside the loss whose course is drawn.
+METRICS = 8
 #: Options that are shown in lines of their own, or that `--json` alone has because they are long.
 ELSEWHERE = frozenset((
     *("name", "user", "weight", "min_cores", "max_cores", "sizes", "memory", "deadline", "arrival", "after"),
@@ -50,10 +52,21 @@ def command(client: "Client", job: str, as_json: bool) -> None:
     table.add_column(overflow="fold")
     for name, text in _facts(view, submission or {}, time.time()):
         table.add_row(name, cell(text, lines=True))
-    losses = [one["loss"] for one in client.observations(job, limit=LOSSES)]
-    if losses:
-        table.add_row("losses", sparkline([float("nan") if loss is None else loss for loss in losses], WIDTH))
+    observed = list(client.observations(job, limit=LOSSES))
+    for name, course in _courses(observed):
+        line = sparkline([float("nan") if value is None else value for value in course], WIDTH)
+        last = "" if name == "losses" or course[-1] is None else f"  {course[-1]:g}"
+        table.add_row(cell(name), line + last)
     show(table)
+
+
+def _courses(observed: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[float | None]]]:
+    """Yield the course of the losses, and of the other numbers that the job tells beside the last of them."""
+    if not observed:
+        return
+    yield "losses", [one["loss"] for one in observed]
+    for name in list(observed[-1]["metrics"])[:METRICS]:
+        yield name, [one["metrics"].get(name) for one in observed]
 
 
 def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
@@ -89,6 +102,8 @@ def _facts(view: Mapping[str, Any], submission: Mapping[str, Any], now: float) -
     if view["sizes"] != "any":
         listed = view["sizes"] if isinstance(view["sizes"], list) else []
         yield "sizes", ", ".join(f"{size:g}" for size in listed) + " cores" if listed else "whole cores"
+    if said := _can_use(view["can_use"]):
+        yield "can use", said
     if view["threads"] is not None:
         yield "threads", f"{view['threads']}: {view['threads_reason']}"
     yield from _memory(view)
@@ -117,6 +132,25 @@ def _asked(view: Mapping[str, Any], submission: Mapping[str, Any]) -> str:
         if name in usual and name not in ELSEWHERE and value != usual[name]
     )
     return ", ".join(told)
+
+
+def _can_use(said: Mapping[str, Any] | None) -> str:
+    """Return what the job last said that it can use, and what more of it is worth; empty where it said nothing."""
+    if said is None:
+        return ""
+    told = [] if said["max_cores"] is None else [f"at most {_cores(said['max_cores'])}"]
+    if said["min_cores"]:
+        told.insert(0, f"at least {_cores(said['min_cores'])}")
+    if said["sizes"] != "any":
+        sizes = said["sizes"]
+        told.append(
+            "whole workers" if sizes == "whole" else ", ".join(f"{size:g}" for size in sizes) + " cores"
+        )
+    if said["worth"] is not None:
+        told.append(f"all of its workers advance it like {said['worth']:.3g} single ones at most")
+    if said["change_seconds"] is not None:
+        told.append(f"a change of size costs it {said['change_seconds']:.2g} s")
+    return "; ".join(told)
 
 
 def _cores(count: float) -> str:
