@@ -25,9 +25,10 @@ def job(
     serial: float = 0.0,
     iterations: int = 4,
     most: float | None = None,
+    worth: float | None = None,
 ) -> SimulatedJob:
     return SimulatedJob(
-        spec=JobSpec(id=name, demand=Demand(most=most)),
+        spec=JobSpec(id=name, demand=Demand(most=most, worth=worth)),
         losses=1.0 / np.arange(1.0, iterations + 2.0),
         cpu_seconds_per_iteration=cost,
         serial_seconds_per_iteration=serial,
@@ -100,6 +101,15 @@ def test_a_part_of_an_iteration_carries_over_a_resize() -> None:
     assert [one.at for one in run.observations()] == pytest.approx([0.0, 7.0])
     assert run.observations()[1].observation.wall_seconds == pytest.approx(7.0)
     assert run.observations()[1].observation.cpu_seconds == 6.0
+
+
+def test_workers_that_make_the_batch_larger_help_less_and_less() -> None:
+    """Three workers that are worth four at most advance a job like two, and use the CPU time of three."""
+    run = Run(job(worth=4.0))
+    run.grant(a=3)
+    run.until(FOREVER)
+    assert run.end() == pytest.approx(4 * 6.0 / 2.0)
+    assert [one.observation.cpu_seconds for one in run.observations()] == pytest.approx([0.0, *4 * [9.0]])
 
 
 def test_cores_beyond_the_maximum_do_not_help() -> None:

@@ -27,8 +27,10 @@ class SimulatedEngine(Engine):
     """Runs the jobs of a workload at the speed given by their cores.
 
     The law of progress: while a job holds n cores it does 1 / (serial + cpu / min(n, most)) iterations per second.
-    Progress within an iteration survives every resize. A job that reports no loss is one long iteration. If the
-    capacity falls below the cores held, the cores of all jobs shrink at once in proportion, until the next grant.
+    Where its batch grows with its workers (`Demand.worth`), an iteration takes 1 + (n - 1) / worth times the CPU
+    time on n > 1 of them. Progress within an iteration survives every resize. A job that reports no loss is one
+    long iteration. If the capacity falls below the cores held, the cores of all jobs shrink at once in proportion,
+    until the next grant.
 
     With `cost_noise` above 0, each iteration costs its job's mean times a log-normal factor of mean 1 with
     that sigma, drawn from `rng`. With `tells_ends` a training job reports with its first loss how many iterations
@@ -124,8 +126,9 @@ class SimulatedEngine(Engine):
         total = float(cores.sum())
         jobs.cores[rows] = held = cores if total <= self._capacity else cores * (self._capacity / total)
         width = np.minimum(held, jobs.most[rows])
+        jobs.dearer[rows] = dearer = 1.0 + np.maximum(width - 1.0, 0.0) / jobs.worth[rows]
         with np.errstate(divide="ignore", over="ignore"):
-            seconds = jobs.serial_seconds[rows] + jobs.cpu_seconds[rows] / width
+            seconds = jobs.serial_seconds[rows] + jobs.cpu_seconds[rows] * dearer / width
             jobs.rate[rows] = 1.0 / np.maximum(seconds, _SHORTEST_SECONDS)
 
     def _run(self, until: float) -> None:
@@ -155,7 +158,7 @@ class SimulatedEngine(Engine):
         at = np.clip(at, self._time, until)
         before = np.concatenate(([0.0], at[:-1]))
         before[starts] = jobs.observed_at[rows]
-        cpu = jobs.cpu_seconds[row] * (jobs.work[index] - jobs.work[index - 1])
+        cpu = jobs.cpu_seconds[row] * jobs.dearer[row] * (jobs.work[index] - jobs.work[index - 1])
         jobs.reached[rows] = reached
         jobs.observed_at[rows] = at[ends - 1]
         self._report(np.argsort(at, kind="stable"), row, index, at, cpu, at - before)
@@ -226,11 +229,15 @@ class _Jobs:
         )
         mosts = [job.spec.demand.most for job in jobs]
         self.most: Floats = np.array([np.inf if most is None else most for most in mosts], dtype=np.float64)
+        worths = [job.spec.demand.worth for job in jobs]
+        self.worth: Floats = np.array([np.inf if one is None else one for one in worths], dtype=np.float64)
 
         # The changing state; shape (jobs,). Cores, rate and position are valid only while a job runs.
         self.started: Booleans = np.zeros(len(jobs), dtype=np.bool_)
         self.running: Booleans = np.zeros(len(jobs), dtype=np.bool_)
         self.cores: Floats = np.zeros(len(jobs))
+        #: How many times the CPU time of one worker an iteration takes.
+        self.dearer: Floats = np.ones(len(jobs))
         #: Work per second.
         self.rate: Floats = np.zeros(len(jobs))
         #: Work done.

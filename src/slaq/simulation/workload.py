@@ -19,7 +19,7 @@ from slaq.core.direction import best_of
 from slaq.core.errors import DuplicateJobError, WorkloadError
 from slaq.core.job import JobSpec
 from slaq.jobs.option_types import OptionType, number
-from slaq.jobs.options import FIT, conflict_in
+from slaq.jobs.options import DEMAND, FIT, conflict_in
 
 #: The path that stands for standard input or output.
 STANDARD_STREAM = "-"
@@ -33,7 +33,8 @@ _MOST_LOSS = sys.float_info.max
 class SimulatedJob:
     """One job of a workload: its spec, its costs and its loss curve.
 
-    With n cores an iteration takes serial + cpu / min(n, most) seconds, where `most` is that of its demand.
+    With n cores an iteration takes serial + cpu / min(n, most) seconds, where `most` is that of its demand; with a
+    `worth` there, it takes 1 + (n - 1) / worth times the CPU time on n > 1 of them.
     """
 
     spec: JobSpec
@@ -54,7 +55,7 @@ class SimulatedJob:
 
     @property
     def total_cpu_seconds(self) -> float:
-        """CPU seconds from start to end."""
+        """CPU seconds from start to end, on one worker."""
         return self.cpu_seconds + self.iterations * self.cpu_seconds_per_iteration
 
     @property
@@ -311,6 +312,7 @@ _FIELDS: Mapping[str, _Field] = {
     "min_cores": _option("min_cores"),
     "max_cores": _option("max_cores"),
     "sizes": _option("sizes"),
+    "worth": _typed(DEMAND.options["worth"].type, kinds=_ONLY_ML),
     "reserved": _option("min_cores", kinds=_ONLY_OTHER),
     "target_loss": _option("target_loss", kinds=_ONLY_ML),
     "stop_at": _option("stop_at", kinds=_ONLY_ML),
@@ -325,7 +327,7 @@ _FIELDS: Mapping[str, _Field] = {
 _OPTIONS = ("weight", "reserved", "target_loss", "stop_at", "maximize", "deadline", "owner")
 _SPEC_FIELDS = ("id", "arrival", *_OPTIONS)
 #: Fields of a line that make up the demand, and their names there.
-_DEMAND_FIELDS = {"min_cores": "least", "max_cores": "most", "sizes": "sizes"}
+_DEMAND_FIELDS = {"min_cores": "least", "max_cores": "most", "sizes": "sizes", "worth": "worth"}
 
 
 def _as_record(job: SimulatedJob) -> dict[str, Any]:
