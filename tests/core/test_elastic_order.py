@@ -51,7 +51,8 @@ def test_no_blocks_are_done_sooner(count: int, workers: int) -> None:
 def test_every_sample_is_used_once_a_pass(samples: int, batch: int, parts: int, passes: int) -> None:
     """Each pass is cut without gaps, overlaps or padding, and no micro-batch is empty or too large."""
     size = -(-batch // parts)
-    position, used = Position(), []
+    position = Position()
+    used: list[tuple[int, int]] = []
     while position.passes < passes:
         work = position.work(samples, batch=batch, size=size)
         assert work.update == position.updates

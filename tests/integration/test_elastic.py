@@ -81,7 +81,7 @@ def test_one_micro_batch_is_a_plain_loop() -> None:
     for passed in range(3):
         chosen = torch.from_numpy(order(0, passed, len(x)))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(theirs(x[chosen]), y[chosen]).backward()
+        nn.functional.cross_entropy(theirs(x[chosen]), y[chosen]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     torch.set_num_threads(threads)
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
