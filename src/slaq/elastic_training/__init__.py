@@ -3,7 +3,8 @@
 from slaq.core.extras import needs
 
 with needs("torch"):
-    from slaq.elastic_training.loop import ElasticTraining, elastic
+    from slaq.elastic_training.loop import ElasticTraining
+    from slaq.elastic_training.start import elastic
 from slaq.elastic_training.update import Update
 
 __all__ = ["ElasticTraining", "Update", "elastic"]

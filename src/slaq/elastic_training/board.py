@@ -65,7 +65,9 @@ class Board:
     memory has no name and is freed with the last process that maps it; pages that nobody touches cost nothing.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], buffers: Sequence[Tensor], rows: int) -> None:
+    def __init__(
+        self, parameters: Sequence[Tensor], buffers: Sequence[Tensor], rows: int, device: torch.device
+    ) -> None:
         self._parameters, self._buffers = TensorLayout(parameters), TensorLayout(buffers)
         #: Sum of losses, count, and whether the loss was given as a sum; squared norm of the gradient.
         records = _aligned(rows * 4 * 8)
@@ -79,7 +81,9 @@ class Board:
         self.file = anonymous_file("slaq-elastic", self.size)
         self._memory = mmap.mmap(self.file, self.size)
         self.parameters = self._parameters.views(self._memory, starts[0])
-        self.buffers = self._buffers.views(self._memory, starts[1])
+        #: Where nobody but the driver computes, buffers stay on its device, so that a GPU is never waited for.
+        self._local = None if device.type == "cpu" else list(buffers)
+        self.buffers = self._places_of_buffers(starts[1])
         self.records = self._array(np.float64, (rows, 4), starts[2])
         self.touched = self._array(np.uint8, (rows, len(parameters)), starts[3])
         self.changed = self._array(np.uint8, (rows, len(buffers)), starts[4])
@@ -94,7 +98,12 @@ class Board:
 
     def _results_of(self, row: int) -> list[Tensor]:
         """Return the place for the buffers as this micro-batch leaves them."""
-        return self._buffers.views(self._memory, self._results + row * self._buffers.size)
+        return self._places_of_buffers(self._results + row * self._buffers.size)
+
+    def _places_of_buffers(self, base: int) -> list[Tensor]:
+        if self._local is not None:
+            return [torch.empty_like(buffer) for buffer in self._local]
+        return self._buffers.views(self._memory, base)
 
     def _array(self, dtype: type[np.generic], shape: tuple[int, ...], offset: int) -> NDArray[Any]:
         return np.frombuffer(self._memory, dtype, prod(shape), offset).reshape(shape)

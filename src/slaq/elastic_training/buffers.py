@@ -1,10 +1,10 @@
 """Buffers of a model, such as the running means of batch normalisation: each micro-batch starts from the same."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from slaq.core.errors import ElasticError
 from slaq.elastic_training.board import Board
@@ -21,6 +21,8 @@ class ModelBuffers:
         self._board = board
         self._homes = list(_homes(model))
         self._own = list(model.buffers())
+        # Batch normalisation writes its means without counting a version.
+        self._always = [isinstance(module, _NormBase) for module, _ in self._homes]
         #: What `_version` was, and which generation was read, when each was last equal to the board's.
         self._versions = [-1] * len(self._own)
         self._seen = [-1] * len(self._own)
@@ -31,7 +33,7 @@ class ModelBuffers:
         for place, (own, shared) in enumerate(zip(self._own, self._board.buffers, strict=True)):
             self._put_back(place)
             known = self._seen[place] == generations[place] and self._versions[place] == own._version
-            if known and (own.numel() > COMPARED or _equal(own, shared)):
+            if known and not self._always[place] and (own.numel() > COMPARED or _equal(own, shared)):
                 continue
             with torch.no_grad():
                 own.copy_(shared)
@@ -84,9 +86,8 @@ class ModelBuffers:
             self._seen[place] = int(self._board.generations[place])
 
     def _changed(self, place: int, found: Tensor, shared: Tensor) -> bool:
-        if found is not self._own[place] or found._version != self._versions[place]:
+        if found is not self._own[place] or found._version != self._versions[place] or self._always[place]:
             return True
-        # Batch normalisation writes its means without counting a version.
         return found.numel() <= COMPARED and not _equal(found, shared)
 
     def _found(self, place: int) -> Tensor:
@@ -113,5 +114,6 @@ def _homes(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
         yield model.get_submodule(path), last
 
 
-def _equal(own: Tensor, shared: Tensor) -> Any:
-    return own.device == shared.device and torch.equal(own, shared)
+def _equal(own: Tensor, shared: Tensor) -> bool:
+    # On a GPU the version alone tells, because looking at numbers would wait for it.
+    return own.device.type != "cpu" or torch.equal(own, shared)

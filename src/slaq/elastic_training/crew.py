@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from slaq.core.errors import ElasticError
 from slaq.elastic_training.board import Board
-from slaq.elastic_training.replica import Course, Gradients, Replica, merged, published
+from slaq.elastic_training.replica import Course, Gradients, Replica, copied, merged, published, same
 from slaq.elastic_training.tree import SumTree, block_level
 from slaq.elastic_training.update import Work
 from slaq.elastic_training.weights import Weights
@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 #: Workers that are not needed are kept so long, in seconds, because capacity comes and goes.
 KEPT = 30.0
+#: After so many lost workers in a row, none of which got anything done, the driver is alone for so many seconds.
+MOST_LOST, ALONE = 6, 60.0
 
 
 @dataclass(slots=True)
@@ -57,8 +59,11 @@ class Crew:
         self._tokens: tuple[int, int] | None = None
         #: How many workers the last update was handed to, the driver among them.
         self.used = 1
-        #: Workers that ended by themselves since the last block one of them computed.
+        #: Workers that ended by themselves since the last block one of them computed, and when the last one did.
         self._lost = 0
+        self._last_lost = 0.0
+        #: Whether a worker was seen to compute the same bits as the driver.
+        self._checked = False
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -72,19 +77,23 @@ class Crew:
         self._replica.buffers.publish()
         level = block_level(work.micro_batches, workers)
         starts = list(range(0, work.micro_batches, 1 << level))
-        helpers = min(workers, len(starts)) - 1
+        helpers = 0 if self._unlucky() else min(workers, len(starts)) - 1
         self.used = helpers + 1
         self._resize(helpers)
         tree = SumTree(work.micro_batches, merged)
         try:
             helped = self._hand_out(work, level, scale, starts, self._workers[:helpers])
-            tree.add(level, 0, self._replica.block(work, 0, level, scale))
+            first = self._replica.block(work, 0, level, scale)
+            compared = None if self._checked or not helped else copied(first)
+            tree.add(level, 0, first)
             missing = set(starts) - {0}
             while missing:
                 start = self._next_block(missing, tree, level, helped)
                 if start != NONE:
                     tree.add(level, start, self._replica.block(work, start, level, scale))
                     missing.discard(start)
+            if compared is not None:
+                self._check(compared, work, level, scale)
         except BaseException:
             # What the others still compute belongs to an update that will not be.
             self.close()
@@ -120,6 +129,22 @@ class Crew:
                 return min(missing)
             self._receive(missing, tree, level, wait=True)
         return start
+
+    def _check(self, compared: Gradients, work: Work, level: int, scale: float) -> None:
+        """Have a worker compute what the driver did, once, and warn where the bits differ."""
+        tree: SumTree[Gradients] = SumTree(work.micro_batches, merged, level=level)
+        missing = {0}
+        self._hand_out(work, level, scale, [0, 0], self._workers[:1])
+        while missing and any(worker.busy for worker in self._workers):
+            self._receive(missing, tree, level, wait=True)
+        if missing:
+            return
+        self._checked = True
+        if not same(compared, tree.complete[0]):
+            _log.warning(
+                "a worker computes other gradients than this process, so the result depends on the workers: does "
+                "the loss, the model or the dataset use random numbers of its own, or what the loop changes?"
+            )
 
     def _receive(self, missing: set[int], tree: SumTree[Gradients], level: int, *, wait: bool) -> None:
         by_file = {worker.replies: worker for worker in self._workers}
@@ -186,12 +211,23 @@ class Crew:
             os.set_blocking(self._tokens[0], False)
         return self._tokens
 
+    def _unlucky(self) -> bool:
+        """Return whether workers end as soon as they begin, as where memory is short."""
+        return self._lost >= MOST_LOST and time.monotonic() - self._last_lost < ALONE
+
     def _bury(self, worker: ForkedWorker) -> None:
+        how = self._dismiss(worker)
         self._lost += 1
-        _log.warning(
-            "a worker ended by itself; its micro-batches run elsewhere",
-            extra={"pid": worker.pid, "how": self._dismiss(worker)},
-        )
+        self._last_lost = time.monotonic()
+        if self._lost < MOST_LOST:
+            _log.warning("worker %d ended (%s); its micro-batches run elsewhere", worker.pid, how)
+        elif self._lost == MOST_LOST:
+            _log.warning(
+                "%d workers ended one after another (%s, often for want of memory); this process computes alone "
+                "for a while; more micro_batches take less memory each",
+                self._lost,
+                how,
+            )
 
     def _dismiss(self, worker: ForkedWorker) -> str:
         """End a worker, and return how it ended."""

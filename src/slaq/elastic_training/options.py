@@ -3,31 +3,37 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypedDict
+from typing import Any, Required, TypedDict
 
 from slaq.core.errors import ElasticError, UnknownNameError
+from slaq.core.learning_rate import RULE_NAMES
+from slaq.engines.processes import cores_here
 
+#: By default a micro-batch has so many samples at least: smaller ones waste what a core can do.
+SMALLEST = 16
 MODES = ("exact", "scale")
 
 
 class ElasticOptions(TypedDict, total=False):
     """The options of `slaq.elastic`; docs/elastic.md says what each does."""
 
+    batch_size: Required[int]
+    passes: Required[int]
     mode: str
-    micro_batches: int
+    micro_batches: int | None
     workers: int
     scheduler: Any
     rate: str
     max_scale: int
-    clip_norm: float
-    collate: Callable[[list[Any]], Any]
-    transform: Callable[[Any], Any]
+    clip_norm: float | None
+    collate: Callable[[list[Any]], Any] | None
+    transform: Callable[[Any], Any] | None
     seed: int
     amp: Any
     device: Any
-    checkpoint: str | PathLike[str]
+    checkpoint: str | PathLike[str] | None
     checkpoint_every: float
-    replay: Sequence[int]
+    replay: Sequence[int] | None
     context: Any
 
 
@@ -63,6 +69,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise UnknownNameError("mode of elastic training", self.mode, MODES)
+        if self.rate not in RULE_NAMES:
+            raise UnknownNameError("rate rule", self.rate, RULE_NAMES)
         for name in ("batch_size", "passes", "workers", "max_scale"):
             _check_whole(name, getattr(self, name), 1)
         _check_whole("seed", self.seed, 0)
@@ -81,6 +89,21 @@ class Settings:
             raise ElasticError(
                 "replay is given with mode='exact'", "leave it out: exact mode gives the same bits anyway"
             )
+
+    @property
+    def default_parts(self) -> int:
+        """As many micro-batches as the training can ever hold workers, if they are not too small then.
+
+        In scale mode one: more workers then get more base batches.
+        """
+        if self.mode == "scale":
+            return 1
+        return max(self.workers, min(cores_here(), self.batch_size // SMALLEST), 1)
+
+    @property
+    def measures(self) -> bool:
+        """Whether the noise of the gradients is measured."""
+        return self.mode == "scale" and self.rate in ("auto", "adascale")
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

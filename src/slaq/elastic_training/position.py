@@ -18,19 +18,20 @@ class Position:
     passes: int = 0
     offset: int = 0
 
-    def work(self, samples: int, *, batch: int, size: int) -> Work:
-        """Return the next update: at most `batch` of the pass's samples, in micro-batches of at most `size`.
+    def work(self, samples: int, *, batch: int, size: int, multiple: int = 1) -> Work:
+        """Return the next update: at most `multiple` times `batch` samples, in micro-batches of at most `size`.
 
         The last batch of a pass is short, and cut into as few micro-batches as hold it: cut into as many as a
         whole batch, it could have micro-batches of a single sample, of which batch normalisation cannot learn.
         """
-        taken = min(batch, samples - self.offset)
+        taken = min(batch * multiple, samples - self.offset)
         return Work(
             update=self.updates,
             passed=self.passes,
             offset=self.offset,
             samples=taken,
             micro_batches=-(-taken // size),
+            multiple=multiple,
         )
 
     def after(self, work: Work, samples: int) -> "Position":

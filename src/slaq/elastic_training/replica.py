@@ -36,6 +36,13 @@ class Course:
     #: The modules, and whether each was in training mode at the start.
     modes: list[tuple[nn.Module, bool]] = field(default_factory=list)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    #: The norms of gradients are measured in every so many updates; 0 for never.
+    measured_every: int = 0
+
+    def measures(self, work: Work) -> bool:
+        """Return whether the norm of each micro-batch's gradient is wanted in this update."""
+        every = self.measured_every
+        return every > 0 and work.update % every == 0 and work.micro_batches > 1
 
 
 class Replica:
@@ -55,13 +62,21 @@ class Replica:
         # Those of the update before would be added to.
         self._taken()
         tree = SumTree(work.micro_batches, merged, level=level)
+        losses = []
         with torch.enable_grad():
             for index in range(start, min(start + (1 << level), work.micro_batches)):
-                self._micro_batch(work, index, scale)
-                tree.add(0, index, self._taken())
+                losses.append(self._micro_batch(work, index, scale))
+                taken = self._taken()
+                if self._course.measures(work):
+                    self._board.records[index, 3] = squared_norm(taken)
+                tree.add(0, index, taken)
+        # Read at the end only, because a GPU is waited for.
+        for index, (value, count, summed) in enumerate(losses, start):
+            loss = value.item()
+            self._board.records[index, :3] = (loss if summed else loss * count, count, summed)
         return tree.complete[start]
 
-    def _micro_batch(self, work: Work, index: int, scale: float) -> None:
+    def _micro_batch(self, work: Work, index: int, scale: float) -> tuple[Tensor, float, bool]:
         batch = self._fetch(work, index)
         self.buffers.load()
         set_seeds(seed_for(self._course.seed, work, index, MODEL))
@@ -72,8 +87,7 @@ class Replica:
         factor = scale if summed else scale * (size / work.samples)
         (value if factor == 1.0 else value * factor).backward()  # type: ignore[no-untyped-call]
         self.buffers.keep(index)
-        loss = value.item()
-        self._board.records[index, :3] = (loss if summed else loss * size, count, summed)
+        return value.detach(), count, summed
 
     def _fetch(self, work: Work, index: int) -> Any:
         course = self._course
@@ -135,6 +149,33 @@ def merged(left: Gradients, right: Gradients) -> Gradients:
     if into:
         torch._foreach_add_(into, added)
     return [b if a is None else a for a, b in zip(left, right, strict=True)]
+
+
+def copied(gradients: Gradients) -> Gradients:
+    """Return gradients in memory of their own."""
+    return [None if one is None else one.clone() for one in gradients]
+
+
+def same(left: Gradients, right: Gradients) -> bool:
+    """Return whether two gradients have the same bits."""
+    pairs = zip(left, right, strict=True)
+    return all(a is b or (a is not None and b is not None and _same_bits(a, b)) for a, b in pairs)
+
+
+def _same_bits(left: Tensor, right: Tensor) -> bool:
+    if torch.equal(left, right):
+        return True
+    # What is no number is not equal to itself.
+    return bool(torch.equal(torch.nan_to_num(left), torch.nan_to_num(right)))
+
+
+def squared_norm(gradients: Sequence[Tensor | None]) -> float:
+    """Return the sum of the squares of all elements."""
+    there = [one.detach() for one in gradients if one is not None]
+    if not there:
+        return 0.0
+    norms = torch.stack([norm.double() for norm in torch._foreach_norm(there)])
+    return float((norms * norms).sum())
 
 
 def modes_of(model: nn.Module) -> list[tuple[nn.Module, bool]]:

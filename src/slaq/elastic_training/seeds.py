@@ -29,12 +29,15 @@ def set_seeds(seed: int) -> None:
 
 
 @contextmanager
-def kept_generators() -> Iterator[None]:
+def kept_generators(device: torch.device) -> Iterator[None]:
     """Put back the state of the generators afterwards, so that the code around it sees no draw."""
+    on_card = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     drawn, listed, plain = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
     finally:
         torch.set_rng_state(drawn)
+        if on_card is not None:
+            torch.cuda.set_rng_state(on_card, device)
         np.random.set_state(listed)
         random.setstate(plain)

@@ -21,6 +21,8 @@ class Update:
     batch: int
     #: By how much the scheduled learning rate was multiplied.
     factor: float
+    #: How many updates on base batches this one was worth, as far as that is measured.
+    gain: float
     #: The learning rate of the first group of parameters that the update was made with.
     rate: float
     #: Whether these were the last samples of a pass, and of the last pass.
@@ -39,6 +41,8 @@ class Work:
     offset: int
     samples: int
     micro_batches: int
+    #: How many base batches a whole batch is made of now.
+    multiple: int = 1
 
     def bounds(self, index: int) -> tuple[int, int]:
         """Return where the samples of a micro-batch begin and end in the order of the pass."""
