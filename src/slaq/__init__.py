@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from slaq.cluster import Cluster
     from slaq.core.errors import SlaqError
     from slaq.core.forecast import Forecast, forecast
+    from slaq.elastic_training import elastic
     from slaq.handle import Job
     from slaq.jobs.context import Cancelled, Context
     from slaq.jobs.data import Dataset
@@ -34,6 +35,7 @@ __all__ = [
     "announce",
     "can_use",
     "connect",
+    "elastic",
     "forecast",
     "report",
     "share",
@@ -52,6 +54,7 @@ _HOME = {
     "announce": "slaq.reporting",
     "can_use": "slaq.reporting",
     "connect": "slaq.client",
+    "elastic": "slaq.elastic_training",
     "forecast": "slaq.core.forecast",
     "report": "slaq.reporting",
     "share": "slaq.jobs.share",

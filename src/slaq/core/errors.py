@@ -28,6 +28,7 @@ class SlaqError(Exception):
     ├── ConflictError       a request does not fit the present state of its job or user
     ├── DataError           features and targets do not fit together
     ├── DuplicateJobError   two jobs have the same id
+    ├── ElasticError        elastic training was given something that it cannot work with
     ├── ForbiddenError      a user has no right to do this
     ├── ForecastError       a loss history or a horizon is invalid
     ├── GridError           a grid of parameters, or a command that takes one, has a mistake
@@ -182,6 +183,15 @@ class DuplicateJobError(SlaqError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"there is already a job {job_id!r}; choose another id")
+
+
+class ElasticError(SlaqError):
+    """Elastic training was given something that it cannot work with."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found}; {remedy}")
 
 
 class ForecastError(SlaqError):

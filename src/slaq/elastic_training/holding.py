@@ -1,0 +1,47 @@
+"""How many workers a training holds, and what it tells slaq: what it can use, and its losses."""
+
+from math import floor
+from typing import Any
+
+from slaq import reporting
+from slaq.jobs.share import share
+
+
+class Holding:
+    """The job that a training belongs to, if it belongs to one."""
+
+    def __init__(self, workers: int, most: int, context: Any) -> None:
+        #: Outside slaq.
+        self._alone = workers
+        self._most = most
+        self._context = context
+        #: As asked by `resize`.
+        self.fixed: int | None = None
+        told = reporting if context is None else context
+        told.can_use(sizes="whole", max_cores=most)
+
+    def workers(self) -> int:
+        """Return how many workers may compute the coming update."""
+        found: float = self._alone
+        if self.fixed is not None:
+            found = self.fixed
+        elif self._context is not None:
+            found = self._context.workers
+        elif (held := share()) is not None:
+            found = held.workers
+        # A share that is a hair below a whole number is meant as that.
+        return max(1, min(floor(found + 1e-6), self._most))
+
+    def leaves(self) -> bool:
+        """Return whether the job was told to leave its machine, or to stop."""
+        if self._context is not None and self._context.stopping:
+            return True
+        held = share()
+        return held is not None and held.leave_by is not None
+
+    def report(self, loss: float, *, step: int, total: int, **metrics: float) -> None:
+        """Tell slaq the loss before an update."""
+        if self._context is not None:
+            self._context.report(loss, step=step, total=total, **metrics)
+        elif reporting.heard():
+            reporting.report(loss, step=step, total=total, **metrics)
