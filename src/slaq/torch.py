@@ -94,6 +94,16 @@ class DynamicRate:
         return self._rate.base_updates
 
     @property
+    def progress(self) -> float:
+        """How many updates on base batches the updates so far were worth, as far as that is measured."""
+        return self._rate.progress
+
+    @property
+    def most_gain(self) -> float | None:
+        """What no batch is worth more than, in updates on base batches; None as long as that is not known."""
+        return self._rate.noise.most_gain
+
+    @property
     def settled(self) -> bool:
         """Whether the last change of the batch is so long ago that it may change again: two ramps."""
         return self._rate.update >= self._rate.settled_at

@@ -241,6 +241,17 @@ class GradientNoise:
         below = variance / k + signal
         return (variance + signal) / below if below > 0.0 else None
 
+    @property
+    def most_gain(self) -> float | None:
+        """What no batch is worth more than, in base updates: the gain for k without end; None while it is unknown.
+
+        With it, AdaScale's gain is  r = most * k / (most - 1 + k).
+        """
+        if self.samples < BELIEVED_AFTER:
+            return None
+        variance, signal = max(self.variance, 0.0), max(self.signal, 0.0)
+        return (variance + signal) / signal if signal > 0.0 else inf
+
 
 # One run: how to get there.
 

@@ -59,6 +59,8 @@ class Crew:
         self._tokens: tuple[int, int] | None = None
         #: How many workers the last update was handed to, the driver among them.
         self.used = 1
+        #: Seconds that the last change took for which workers were started; 0 before the first.
+        self.change_seconds = 0.0
         #: Workers that ended by themselves since the last block one of them computed, and when the last one did.
         self._lost = 0
         self._last_lost = 0.0
@@ -176,10 +178,12 @@ class Crew:
         for worker in self._workers[wanted:]:
             if now - worker.used > KEPT:
                 self._dismiss(worker)
-        if len(self._workers) < wanted:
-            self._weights.share()
+        if len(self._workers) >= wanted:
+            return
+        self._weights.share()
         while len(self._workers) < wanted:
             self._workers.append(self._forked())
+        self.change_seconds = time.monotonic() - now
 
     def _forked(self) -> ForkedWorker:
         tokens = self._token_pipe()

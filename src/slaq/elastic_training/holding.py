@@ -17,8 +17,8 @@ class Holding:
         self._context = context
         #: As asked by `resize`.
         self.fixed: int | None = None
-        told = reporting if context is None else context
-        told.can_use(sizes="whole", max_cores=most)
+        self._job = reporting if context is None else context
+        self.tell_use()
 
     def workers(self) -> int:
         """Return how many workers may compute the coming update."""
@@ -39,9 +39,15 @@ class Holding:
         held = share()
         return held is not None and held.leave_by is not None
 
+    def tell_use(self, *, worth: float | None = None, change_seconds: float | None = None) -> None:
+        """Tell slaq that the training can use whole workers, what they are worth, and what a change costs it."""
+        self._job.can_use(sizes="whole", max_cores=self._most, worth=worth, change_seconds=change_seconds)
+
+    def announce(self, rate: float) -> None:
+        """Tell slaq that losses follow another curve from here on."""
+        self._job.announce(learning_rate=rate)
+
     def report(self, loss: float, *, step: int, total: int, **metrics: float) -> None:
-        """Tell slaq the loss before an update."""
-        if self._context is not None:
-            self._context.report(loss, step=step, total=total, **metrics)
-        elif reporting.heard():
-            reporting.report(loss, step=step, total=total, **metrics)
+        """Tell slaq a loss."""
+        if self._context is not None or reporting.heard():
+            self._job.report(loss, step=step, total=total, **metrics)

@@ -19,6 +19,7 @@ from slaq.elastic_training.precision import reproducible
 from slaq.elastic_training.progress import TrainingProgress
 from slaq.elastic_training.replica import one_thread
 from slaq.elastic_training.seeds import kept_generators
+from slaq.elastic_training.telling import Telling
 from slaq.elastic_training.update import Update, Work
 
 #: As shells tell a process that ended by SIGTERM.
@@ -45,6 +46,7 @@ class ElasticTraining(Iterator[Update]):
         self._board = Board(parameters, buffers, progress.rows, course.device)
         self._crew = Crew(course, self._board)
         self._holding = Holding(workers, progress.rows, context)
+        self._telling = Telling(self._holding, progress)
         self._context = context
         self._notice = LeavingNotice(self._heard)
         #: The update whose gradients were computed and not applied, and its loss.
@@ -126,8 +128,9 @@ class ElasticTraining(Iterator[Update]):
         if work is None:
             raise ElasticError("apply() was called before gradients()", "call gradients() first")
         progress = self._progress
+        before = progress.pace.progress
         with self._computing():
-            step, factor, gain, rate = progress.step(work)
+            factor, gain, rate = progress.step(work)
         self._work = None
         self._last = update = Update(
             number=progress.position.updates,
@@ -144,8 +147,7 @@ class ElasticTraining(Iterator[Update]):
         )
         if self._notice.given:
             self._leave()
-        told = {"workers": update.workers, "batch": update.batch, "factor": factor, "gain": gain}
-        self._holding.report(self._loss, step=step, total=progress.total, **told)
+        self._telling.tell(update, before, self._crew.change_seconds)
         return update
 
     def _between(self) -> None:

@@ -1,6 +1,7 @@
 """How large the batch is at each update, and what that does to the learning rate and its schedule."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Protocol
 
 from torch.optim import Optimizer
@@ -47,6 +48,16 @@ class Pace(Protocol):
         """How many base batches the updates so far were made of."""
         ...
 
+    @property
+    def progress(self) -> float:
+        """How many updates on base batches the updates so far were worth, as far as that is measured."""
+        ...
+
+    @property
+    def most_gain(self) -> float | None:
+        """What no batch is worth more than, in updates on base batches; None where it never grows, or unknown."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return where the pace stands, for a checkpoint."""
         ...
@@ -60,6 +71,7 @@ class FixedPace(Pace):
     """Exact mode: every update is made of one base batch."""
 
     factor = gain = 1.0
+    most_gain = None
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
@@ -81,6 +93,11 @@ class FixedPace(Pace):
     @property
     @override
     def base_updates(self) -> float:
+        return self._updates
+
+    @property
+    @override
+    def progress(self) -> float:
         return self._updates
 
     @override
@@ -127,7 +144,8 @@ class ScaledPace(Pace):
             self._k = work.multiple
             self._rate.batch(self._k * self._batch)
         if work.samples < self._k * self._batch:
-            self._rate.batch(work.samples, once=True)
+            # As many base updates as a plain loop makes of these samples: schedules end where they did there.
+            self._rate.batch(ceil(work.samples / self._batch) * self._batch, once=True)
         if norms is not None:
             self._rate.measured(*norms)
 
@@ -150,6 +168,16 @@ class ScaledPace(Pace):
     @override
     def base_updates(self) -> float:
         return self._rate.base_updates
+
+    @property
+    @override
+    def progress(self) -> float:
+        return self._rate.progress
+
+    @property
+    @override
+    def most_gain(self) -> float | None:
+        return self._rate.most_gain
 
     @override
     def state_dict(self) -> dict[str, Any]:

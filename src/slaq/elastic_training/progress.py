@@ -19,6 +19,7 @@ from slaq.elastic_training.position import Position
 from slaq.elastic_training.precision import Precision
 from slaq.elastic_training.replica import Course, Gradients, squared_norm
 from slaq.elastic_training.update import Update, Work
+from slaq.engines.processes import cores_here
 
 
 class TrainingProgress:
@@ -44,6 +45,9 @@ class TrainingProgress:
         else:
             self._most = settings.max_scale
             self.pace = ScaledPace(optimizer, settings, self.parts)
+        #: Progress that one told loss stands for, in base updates: what one update can make here. Once chosen, it
+        #: stays, because losses are numbered by it.
+        self.stride = (saved or {}).get("stride") or min(self._most, max(cores_here() // self.parts, 1))
         path = settings.checkpoint
         self.file = None if path is None else CheckpointFile(Path(path), settings.checkpoint_every)
 
@@ -98,17 +102,17 @@ class TrainingProgress:
         self.precision.unscale(self._optimizer)
         return loss
 
-    def step(self, work: Work) -> tuple[int, float, float, float]:
-        """Make the update; return the base update it began at, and its factor, gain and rate."""
+    def step(self, work: Work) -> tuple[float, float, float]:
+        """Make the update; return its factor, gain and rate."""
         pace = self.pace
-        began, factor, gain = int(pace.base_updates + 1e-9), pace.factor, pace.gain
+        factor, gain = pace.factor, pace.gain
         rate = float(self._optimizer.param_groups[0].get("lr", 0.0)) * factor
         if self._settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.course.model.parameters(), self._settings.clip_norm)
         self.precision.step(self._optimizer)
         pace.stepped()
         self.position = self.position.after(work, self._samples)
-        return began, factor, gain, rate
+        return factor, gain, rate
 
     def save(self, context: Any, last: Update | None, *, wait: bool) -> None:
         """Save where the training stands; `last` is an update whose turn of the loop has not ended."""
@@ -144,6 +148,7 @@ class TrainingProgress:
         return {
             "signature": self._signature(),
             "micro_batches": self.parts,
+            "stride": self.stride,
             "weights": list(model.parameters()),
             "buffers": list(model.buffers()),
             "optimizer": self._optimizer.state_dict(),
