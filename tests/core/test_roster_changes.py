@@ -11,7 +11,7 @@ from slaq.core.allocation import Allocation, Grant
 from slaq.core.appraisal import Appraiser
 from slaq.core.demand import Demand
 from slaq.core.errors import JobOptionError, SnapshotError, UnknownJobError
-from slaq.core.events import Event, JobEnded, LearningRateChanged, LossObserved
+from slaq.core.events import CpuUsed, DemandChanged, Event, JobEnded, LearningRateChanged, LossObserved
 from slaq.core.forecast import METHODS, CurveForecaster
 from slaq.core.forecaster import Forecaster
 from slaq.core.job import JobSpec, JobState, Observation
@@ -215,3 +215,18 @@ def test_usual_cores_are_a_mean_over_turns() -> None:
     for epoch in range(40):
         roster.hold(roster.rows(), granted({"a": epoch % 2}), float(epoch))
     assert roster.usual_cores[roster.ids["a"]] == pytest.approx(0.5, abs=0.1)
+
+
+def test_what_a_job_says_it_can_use_counts_for_more_than_what_it_was_seen_to_use() -> None:
+    """A job that keeps one core busy is granted no more, until it says itself how many it can use."""
+    roster = Roster(CurveForecaster())
+    roster.admit(JobSpec(id="a"), 0.0)
+    row = roster.ids["a"]
+    roster.absorb([CpuUsed(job_id="a", at=1.0, cpu_seconds=1.0, parallel=1)])
+    assert roster.most[row] == 1.0
+    roster.absorb([DemandChanged(job_id="a", at=2.0, demand=Demand(least=1e6, most=4.0))])
+    assert roster.most[row] == 4.0
+    roster.absorb([CpuUsed(job_id="a", at=3.0, cpu_seconds=2.0, parallel=2)])
+    assert roster.most[row] == 4.0
+    roster.absorb([DemandChanged(job_id="a", at=4.0, demand=Demand(least=1e6))])
+    assert roster.most[row] == 2.0

@@ -438,6 +438,12 @@ def test_a_long_curve_keeps_its_ends() -> None:
     assert (shown[0], shown[-1]) == (max(shown, key=BLOCKS.index), BLOCKS[0])
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -3.7, 1e300])
+def test_equal_numbers_are_drawn_as_equal(value: float) -> None:
+    """However many of them go into one character, a constant is a flat line."""
+    assert set(sparkline([value] * 339, 60)) == {BLOCKS[0]}
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.9, "1:05"), (3661, "1:01:01")])
 def test_times(seconds: float, text: str) -> None:
     """Times are written as clocks show them."""

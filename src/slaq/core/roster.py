@@ -552,7 +552,10 @@ class Roster(Rows):
         """Update a job's row to its present demand."""
         row, demand = self.ids[job_id], self.demand(job_id)
         self.least[row] = demand.least
-        self.most[row] = min(np.inf if demand.most is None else demand.most, self.parallel[row] or np.inf)
+        said = self._said.get(job_id)
+        # A job that says how much it can use is believed: one that has one worker now may use two.
+        seen = np.inf if said is not None and said.most is not None else self.parallel[row] or np.inf
+        self.most[row] = min(np.inf if demand.most is None else demand.most, seen)
         self.runtime.waste[row] = 0.0 if demand.worth is None else 1.0 / demand.worth
         self.sized.pop(job_id, None)
         if demand.sizes != "any":

@@ -26,6 +26,8 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 14
 #: The most losses that are averaged into one character of the curve.
 FEW = 16
+#: Numbers whose range is a smaller part of them than this are drawn as equal.
+ROUNDING = 1e-12
 #: The largest widths of the columns of names and of algorithms, and the width of the numbers beside them.
 NAME, KIND, NUMBERS = 28, 24, 47
 #: The algorithm's column is left out on terminals narrower than this.
@@ -167,7 +169,10 @@ def sparkline(losses: Sequence[float], width: int = CURVE) -> str:
     finite = [mean for mean in means if math.isfinite(mean)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     # Use halves, because the difference of two finite losses may overflow.
-    scale = (len(BLOCKS) - 1) / ((high / 2 - low / 2) or 1.0)
+    extent = high / 2 - low / 2
+    # The means of equal numbers differ in their last digits.
+    flat = extent <= ROUNDING * max(abs(high), abs(low))
+    scale = 0.0 if flat else (len(BLOCKS) - 1) / extent
     return "".join(
         BLOCKS[round((mean / 2 - low / 2) * scale)] if math.isfinite(mean) else "×" for mean in means
     )
