@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 import slaq
 from slaq.core.errors import CheckpointError, ElasticError
@@ -209,6 +210,7 @@ class Broken(nn.Module):
         self.driver = os.getpid()
         self.ends = ends
 
+    @override
     def forward(self, x: Tensor) -> Tensor:
         if os.getpid() != self.driver:
             if self.ends:
@@ -267,6 +269,7 @@ def test_weights_written_between_updates_reach_the_workers() -> None:
         found = []
         for update in training(model, optimizer, workers=workers):
             found.append(update)
+            assert isinstance(model, nn.Sequential)
             weight = model[0].weight
             if update.number == 5:
                 weight.data = weight.data * 0.5
