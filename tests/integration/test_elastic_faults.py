@@ -269,14 +269,13 @@ def test_weights_written_between_updates_reach_the_workers() -> None:
         found = []
         for update in training(model, optimizer, workers=workers):
             found.append(update)
-            assert isinstance(model, nn.Sequential)
-            weight = model[0].weight
+            weight = model.get_parameter("0.weight")
             if update.number == 5:
                 weight.data = weight.data * 0.5
             if update.number == 8:
                 with torch.no_grad():
                     weight.mul_(0.5)
-                    model[1].running_mean.zero_()
+                    model.get_buffer("1.running_mean").zero_()
             if update.number == 11:
                 weight.requires_grad_(False)
             if update.number == 15:
