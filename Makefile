@@ -4,8 +4,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LOCK   := requirements/constraints.txt
-# What `make lock` pins though no target installs it: PyTorch, whose builds differ by gigabytes.
+# PyTorch, whose builds differ by gigabytes: its version is held here, and `make lock` resolves only what it needs.
 HELD   := torch==2.13.0
+NEEDED := filelock fsspec networkx sympy
+# From where: TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' takes the small build that its makers publish.
+TORCH_FROM ?=
 # What `make demo` needs, and all that the other targets need besides; the second adds to the first.
 BASE   := $(VENV)/.slaq-base
 TOOLS  := $(VENV)/.slaq-tools
@@ -22,13 +25,15 @@ else
   INSTALL   := $(BIN)/python -m pip --disable-pip-version-check install -qq -c $(LOCK) --no-build-isolation --no-compile
   USABLE    := import pip; $(RECENT)
 endif
+# Through pip also where uv is, which does not take a build for CPUs that a machine holds ready (2.13.0+cpu).
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test frameworks check bench replicate docs lock clean python
+.PHONY: help setup demo test test-gpu frameworks check bench replicate docs lock clean python
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(TOOLS) ## Create .venv and install slaq with its tools (PYTHON=python3.12 to choose)
 
@@ -43,8 +48,10 @@ $(BASE): pyproject.toml $(LOCK) | python
 # PySpark is published as source only, so setuptools has to be there before it. Compiling at the end, on all
 # cores, spares the many short processes of the tests from compiling what they import.
 $(TOOLS): $(BASE)
-	@echo "Installing the tools and Spark into $(VENV) (a few minutes the first time)"
+	@echo "Installing the tools, Spark and PyTorch into $(VENV) (a few minutes the first time)"
 	@$(INSTALL) hatchling editables 'setuptools>=77'
+	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@$(PIP) install -qq -c $(LOCK) --no-compile $(TORCH_FROM) '$(HELD)'
 	@$(INSTALL) -e '.[dev,docs]'
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
@@ -61,6 +68,13 @@ demo: $(BASE) ## See slaq and fair sharing train the same jobs (four minutes; AR
 # Bytecode is kept, because the tests start hundreds of processes.
 test: $(TOOLS) ## Run every test (ARGS="-k policy" to choose, ARGS="-m 'not slow'" for the quick ones)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# Nothing is installed: it needs PyTorch for the card, pytest, NumPy and cloudpickle. No plugin of pytest is used, nor its
+# settings, which name some.
+test-gpu: ## Run the tests of elastic training on a card (PYTHON=that of an environment with PyTorch for it)
+	@SLAQ_TEST_DEVICE=cuda PYTHONPATH=src:. "$(PYTHON)" -m pytest -c /dev/null --rootdir . --import-mode=importlib --noconftest \
+	  -p no:cacheprovider -q -rs tests/integration/test_elastic.py tests/integration/test_elastic_scale.py \
+	  tests/integration/test_elastic_devices.py $(ARGS)
 
 # What is not installed there is skipped, and told.
 frameworks: ## Test the callbacks with real frameworks (PYTHON=that of an environment with slaq, pytest and frameworks)
@@ -93,7 +107,7 @@ lock: python ## Pin the newest versions of all dependencies (with a Python 3.11,
 	  { echo "The lock is made with Python 3.11, and $(PYTHON) is $$($(PYTHON) -V): make lock PYTHON=python3.11" >&2; exit 1; }
 	@echo "Resolving all dependencies afresh into $(LOCK)"
 	@$(PYTHON) -m venv --clear build/lock
-	@build/lock/bin/python -m pip --disable-pip-version-check install -qq --upgrade '.[dev,docs]' setuptools
+	@build/lock/bin/python -m pip --disable-pip-version-check install -qq --upgrade '.[dev,docs]' setuptools $(NEEDED)
 	@{ echo '# Every dependency, pinned; regenerate with `make lock`.'; \
 	   { build/lock/bin/python -m pip freeze --all --exclude pip --exclude slaq; echo '$(HELD)'; } | sort -f; \
 	 } > build/constraints.txt

@@ -127,8 +127,10 @@ class Cluster(RunningCluster):
             memory=asked["memory"],
             checkpoint=None if checkpoint is None else bytes(checkpoints.read_own(Path(checkpoint))),
         )
-        # No job can use more cores than it has tasks at a time.
-        ceiling = min(pieces, self.cores)
+        # No job can use more cores than it has tasks at a time. One without data that says how many it can use has
+        # processes of its own, as an elastic training.
+        alone = data is None and asked["max_cores"] is not None
+        ceiling = self.cores if alone else min(pieces, self.cores)
         prepare = self._live.engine.prepare
         return self._submit(asked, name_of(program), lambda spec: prepare(spec.id, job), ceiling)
 

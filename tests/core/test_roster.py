@@ -12,6 +12,7 @@ from slaq.core.demand import Demand
 from slaq.core.events import (
     CpuUsed,
     CurveBegan,
+    DemandChanged,
     EndForeseen,
     Event,
     JobEnded,
@@ -358,3 +359,11 @@ def test_a_job_that_goes_on_after_its_end_has_none() -> None:
         ending.append(APPRAISER.appraise(roster, 8, 12.0).candidates.gain[0, 1] - gain[1, 1])
     assert ending[0] > ending[1] >= ending[2] >= 0.0
     assert ending[2] < 1e-6
+
+
+def test_a_job_is_held_to_what_it_keeps_busy_unless_it_says_more() -> None:
+    """What an elastic job keeps busy follows what it holds, so its own word counts; not beyond its owner's."""
+    roster = roster_of(*(JobSpec(id=name, demand=Demand(most=3.0)) for name in ("silent", "elastic")))
+    roster.absorb([DemandChanged(job_id="elastic", at=0.0, demand=Demand(most=8.0, sizes="whole"))])
+    roster.absorb([CpuUsed(job_id=name, at=1.0, cpu_seconds=1.0, parallel=1) for name in roster.ids])
+    assert [float(roster.most[roster.ids[name]]) for name in ("silent", "elastic")] == [1.0, 3.0]

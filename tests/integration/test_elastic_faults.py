@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 import slaq
 from slaq.core.errors import CheckpointError, ElasticError
@@ -209,6 +210,7 @@ class Broken(nn.Module):
         self.driver = os.getpid()
         self.ends = ends
 
+    @override
     def forward(self, x: Tensor) -> Tensor:
         if os.getpid() != self.driver:
             if self.ends:
@@ -267,13 +269,13 @@ def test_weights_written_between_updates_reach_the_workers() -> None:
         found = []
         for update in training(model, optimizer, workers=workers):
             found.append(update)
-            weight = model[0].weight
+            weight = model.get_parameter("0.weight")
             if update.number == 5:
                 weight.data = weight.data * 0.5
             if update.number == 8:
                 with torch.no_grad():
                     weight.mul_(0.5)
-                    model[1].running_mean.zero_()
+                    model.get_buffer("1.running_mean").zero_()
             if update.number == 11:
                 weight.requires_grad_(False)
             if update.number == 15:

@@ -550,12 +550,12 @@ class Roster(Rows):
 
     def _restate(self, job_id: str) -> None:
         """Update a job's row to its present demand."""
-        row, demand = self.ids[job_id], self.demand(job_id)
+        row, demand, said = self.ids[job_id], self.demand(job_id), self.said(job_id)
         self.least[row] = demand.least
-        said = self._said.get(job_id)
-        # A job that says how much it can use is believed: one that has one worker now may use two.
-        seen = np.inf if said is not None and said.most is not None else self.parallel[row] or np.inf
-        self.most[row] = min(np.inf if demand.most is None else demand.most, seen)
+        self.most[row] = np.inf if demand.most is None else demand.most
+        # A job that says itself how much it can use follows its share: it keeps busy what it holds, and no more.
+        if (said is None or said.most is None) and self.parallel[row]:
+            self.most[row] = min(self.most[row], self.parallel[row])
         self.runtime.waste[row] = 0.0 if demand.worth is None else 1.0 / demand.worth
         self.sized.pop(job_id, None)
         if demand.sizes != "any":
