@@ -7,7 +7,7 @@ LOCK   := requirements/constraints.txt
 # PyTorch, whose builds differ by gigabytes: its version is held here, and `make lock` resolves only what it needs.
 HELD   := torch==2.13.0
 NEEDED := filelock fsspec networkx sympy
-# From where: TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' takes the small build that its makers publish.
+# Options of pip that say where it comes from, such as the index of small builds that PyTorch's makers publish.
 TORCH_FROM ?=
 # What `make demo` needs, and all that the other targets need besides; the second adds to the first.
 BASE   := $(VENV)/.slaq-base
