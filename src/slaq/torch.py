@@ -16,8 +16,8 @@ with needs("torch"):
 
 __all__ = ["DynamicRate", "PacedScheduler"]
 
-#: The noise is measured on two updates in a row, of every so many.
-EVERY = 8
+#: The noise is measured on two updates in a row, of every so many: always at first, so that it is soon known.
+EVERY, AT_FIRST = 8, 32
 #: Optimizers that a factor on the rate does not scale, and why.
 UNSCALABLE = {
     "LBFGS": "which chooses the length of its steps itself",
@@ -123,8 +123,13 @@ class DynamicRate:
         return PacedScheduler(self, scheduler)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the rate stands, as numbers and names, for a checkpoint."""
-        return {"base_batch": self.base_batch, "told": self._told, **self._rate.state()}
+        """Return where the rate stands, as numbers and names, for a checkpoint.
+
+        A run that goes on from it makes the same bits, except that a checkpoint between two updates whose gradients
+        are compared costs this one sample of the noise.
+        """
+        pending = None if self._pairs is None else self._pairs.pending()
+        return {"base_batch": self.base_batch, "told": self._told, "pending": pending, **self._rate.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the run stood that made this checkpoint; then say by `batch` what the batch is now."""
@@ -136,7 +141,7 @@ class DynamicRate:
             )
         self._rate, self._told = rate, int(state.get("told", 0))
         if self._pairs is not None:
-            self._pairs = _Pairs(self.optimizer)
+            self._pairs = _Pairs(self.optimizer, state.get("pending"))
 
     def remove(self) -> None:
         """Leave the optimizer as it was found."""
@@ -242,26 +247,35 @@ class _Pairs:
     Numbers are read one update after they were asked for, so that a GPU is never waited for.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, pending: Sequence[float] | None = None) -> None:
         self._optimizer = optimizer
         #: Of the first update of a pair: its number, its k, and its gradients.
         self._first: tuple[int, float, list[Tensor]] | None = None
         #: Of a pair that is being computed: both k, the three norms, and when they are there.
         self._asked: tuple[float, float, Tensor, Any] | None = None
+        if pending:
+            self._asked = (pending[0], pending[1], torch.tensor(pending[2:], dtype=torch.float64), None)
+
+    def pending(self) -> list[float] | None:
+        """Return what was computed and not yet read: both k and the three norms."""
+        if self._asked is None:
+            return None
+        before, now, norms, ready = self._asked
+        if ready is not None:
+            ready.synchronize()
+        return [before, now, *norms.tolist()]
 
     def update(self, number: int, k: float) -> Iterator[NoiseSample]:
         """Look at the gradients of an update that was just made, and yield what is known by now."""
-        if self._asked is not None:
-            before, now, norms, ready = self._asked
+        if (known := self.pending()) is not None:
             self._asked = None
-            if ready is not None:
-                ready.synchronize()
-            first, second, distance = (norm * norm for norm in norms.tolist())
-            yield NoiseSample.of_successive((before, first), (now, second), distance)
-        if number % EVERY >= 2:
+            before, now, first, second, distance = known
+            yield NoiseSample.of_successive((before, first**2), (now, second**2), distance**2)
+        place = number % (2 if number < AT_FIRST else EVERY)
+        if place >= 2:
             return
         gradients = self._gradients()
-        if number % EVERY == 0:
+        if place == 0:
             self._first = (number, k, [gradient.clone() for gradient in gradients]) if gradients else None
         elif self._first is not None:
             start, before, kept = self._first

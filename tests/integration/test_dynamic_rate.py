@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from slaq.core.errors import LearningRateError, UnknownNameError  # noqa: E402
 from slaq.core.learning_rate import RAMP, REST  # noqa: E402
-from slaq.torch import EVERY, DynamicRate  # noqa: E402
+from slaq.torch import AT_FIRST, EVERY, DynamicRate  # noqa: E402
 
 BASE = 8
 #: What is no number, and what type checkers would refuse.
@@ -233,15 +233,15 @@ def test_a_short_last_batch_is_no_change() -> None:
 def test_a_run_taken_up_again_ends_with_the_same_bits(name: str, rule: str, stop: int) -> None:
     """Stopped in the midst of a ramp and taken up from its checkpoint, a run ends where it would have ended.
 
-    But for a sample of the noise that was half taken, which the stop may cost.
+    After an odd number of updates one sample of the noise is half taken, and the stop costs it.
     """
     whole, *_ = train(name, rule, 0, 40, None)
     _, checkpoint, factor = train(name, rule, 0, stop, None)
     rest, _, _ = train(name, rule, stop, 40, checkpoint)
     assert factor != 1.0
-    if rule == "linear" or stop % EVERY >= 3:
+    if rule == "linear" or stop % 2 == 0:
         assert torch.equal(whole, rest)
-    assert torch.isfinite(rest).all()
+    assert torch.allclose(whole, rest, atol=0.05)
 
 
 def train(name: str, rule: str, start: int, stop: int, checkpoint: bytes | None) -> tuple[Any, bytes, float]:
@@ -333,7 +333,7 @@ def test_a_closure_sees_its_gradients_counted() -> None:
     rate.batch(2 * BASE)
     for update in range(EVERY * 10):
         optimizer.step(partial(backward, net, update))
-    assert rate._rate.noise.samples == 10
+    assert rate._rate.noise.samples == AT_FIRST // 2 + (EVERY * 10 - AT_FIRST) // EVERY
     assert rate.base_updates == EVERY * 20
 
 
