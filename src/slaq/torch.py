@@ -56,6 +56,8 @@ class DynamicRate:
         self._pairs = _Pairs(self.optimizer) if measure and self._rate.rule.measures else None
         #: Base batches in the coming update, if that is no change of the batch.
         self._once: float | None = None
+        #: Base batches of a part of the coming update, and the squared norm of its mean gradient.
+        self._part: tuple[float, Tensor] | None = None
         #: While a step is being made: each group with its own rate, and what the rate is for the step.
         self._scaled: list[tuple[dict[str, Any], Any, Any]] = []
         #: Base updates that `scheduler_steps` has told of.
@@ -97,6 +99,40 @@ class DynamicRate:
     def settled(self) -> bool:
         """Whether the last change of the batch is so long ago that it may change again: two ramps."""
         return self._rate.update >= self._rate.settled_at
+
+    @property
+    def measuring(self) -> bool:
+        """Whether it is worth telling by `accumulated` of the coming update: now and then, and often at first."""
+        return (
+            self._rate.rule.measures
+            and self._rate.update % (2 if self._rate.update < AT_FIRST else EVERY) == 0
+        )
+
+    def accumulated(self, samples: float) -> None:
+        """Measure the noise from gradients that are accumulated over parts of the batch; the surest way.
+
+        Call it after `backward()` of the first part, with the samples of that part in this process, and again after
+        that of the last part, with the samples of the whole batch, before gradients are clipped. Each part's loss
+        counts by its share of the samples. Every process of a distributed training calls it; the first call may be
+        made under `no_sync()`. Updates that are not `measuring` are passed over.
+        """
+        if not self.measuring:
+            return
+        k = _samples(samples, "the part of the batch") / self.base_batch
+        whole = self._once or self._rate.k
+        norm = torch.nn.utils.get_total_norm(_gradients(self.optimizer)).double().square()
+        if k < whole:
+            # A process counts the part's loss by its share of its own samples; then processes are averaged.
+            world = 1
+            if torch.distributed.is_initialized():
+                world = torch.distributed.get_world_size()
+                torch.distributed.all_reduce(norm)
+            self._part = (k, norm / world * (whole / (k * world)) ** 2)
+        elif self._part is not None:
+            part_k, part = self._part
+            self._part, self._pairs = None, None
+            found = NoiseSample.of_nested((part_k, float(part)), (whole, float(norm)))
+            self._rate = self._rate.seen(found)
 
     def measured(self, samples: Sequence[int], squared_norms: Sequence[float], squared_norm: float) -> None:
         """Take what the micro-batches of the coming update say of the noise, instead of measuring it.
@@ -274,7 +310,7 @@ class _Pairs:
         place = number % (2 if number < AT_FIRST else EVERY)
         if place >= 2:
             return
-        gradients = self._gradients()
+        gradients = _gradients(self._optimizer)
         if place == 0:
             self._first = (number, k, [gradient.clone() for gradient in gradients]) if gradients else None
         elif self._first is not None:
@@ -283,22 +319,19 @@ class _Pairs:
             if start + 1 == number and [g.shape for g in kept] == [g.shape for g in gradients]:
                 self._asked = (before, k, *_norms(kept, gradients))
 
-    def _gradients(self) -> list[Tensor]:
-        """Return the gradients; none where this process holds only a part of them, or zeros are left out."""
-        found = []
-        for group in self._optimizer.param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad
-                if gradient is None:
-                    continue
-                if (
-                    gradient.is_sparse
-                    or hasattr(gradient, "to_local")
-                    or hasattr(parameter, "_is_flat_param")
-                ):
-                    return []
-                found.append(gradient.detach())
-        return found
+
+def _gradients(optimizer: Optimizer) -> list[Tensor]:
+    """Return the gradients; none where this process holds only a part of them, or zeros are left out."""
+    found = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.is_sparse or hasattr(gradient, "to_local") or hasattr(parameter, "_is_flat_param"):
+                return []
+            found.append(gradient.detach())
+    return found
 
 
 @torch.no_grad()
