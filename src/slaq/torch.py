@@ -16,8 +16,8 @@ with needs("torch"):
 
 __all__ = ["DynamicRate", "PacedScheduler"]
 
-#: The noise is measured on two updates in a row, of every so many.
-EVERY = 8
+#: The noise is measured on two updates in a row, of every so many: always at first, so that it is soon known.
+EVERY, AT_FIRST = 8, 32
 #: Optimizers that a factor on the rate does not scale, and why.
 UNSCALABLE = {
     "LBFGS": "which chooses the length of its steps itself",
@@ -56,6 +56,8 @@ class DynamicRate:
         self._pairs = _Pairs(self.optimizer) if measure and self._rate.rule.measures else None
         #: Base batches in the coming update, if that is no change of the batch.
         self._once: float | None = None
+        #: Base batches of a part of the coming update, and the squared norm of its mean gradient.
+        self._part: tuple[float, Tensor] | None = None
         #: While a step is being made: each group with its own rate, and what the rate is for the step.
         self._scaled: list[tuple[dict[str, Any], Any, Any]] = []
         #: Base updates that `scheduler_steps` has told of.
@@ -108,6 +110,40 @@ class DynamicRate:
         """Whether the last change of the batch is so long ago that it may change again: two ramps."""
         return self._rate.update >= self._rate.settled_at
 
+    @property
+    def measuring(self) -> bool:
+        """Whether it is worth telling by `accumulated` of the coming update: now and then, and often at first."""
+        return (
+            self._rate.rule.measures
+            and self._rate.update % (2 if self._rate.update < AT_FIRST else EVERY) == 0
+        )
+
+    def accumulated(self, samples: float) -> None:
+        """Measure the noise from gradients that are accumulated over parts of the batch; the surest way.
+
+        Call it after `backward()` of the first part, with the samples of that part in this process, and again after
+        that of the last part, with the samples of the whole batch, before gradients are clipped. Each part's loss
+        counts by its share of the samples. Every process of a distributed training calls it; the first call may be
+        made under `no_sync()`. Updates that are not `measuring` are passed over.
+        """
+        if not self.measuring:
+            return
+        k = _samples(samples, "the part of the batch") / self.base_batch
+        whole = self._once or self._rate.k
+        norm = torch.nn.utils.get_total_norm(_gradients(self.optimizer)).double().square()
+        if k < whole:
+            # A process counts the part's loss by its share of its own samples; then processes are averaged.
+            world = 1
+            if torch.distributed.is_initialized():
+                world = torch.distributed.get_world_size()
+                torch.distributed.all_reduce(norm)
+            self._part = (k, norm / world * (whole / (k * world)) ** 2)
+        elif self._part is not None:
+            part_k, part = self._part
+            self._part, self._pairs = None, None
+            found = NoiseSample.of_nested((part_k, float(part)), (whole, float(norm)))
+            self._rate = self._rate.seen(found)
+
     def measured(self, samples: Sequence[int], squared_norms: Sequence[float], squared_norm: float) -> None:
         """Take what the micro-batches of the coming update say of the noise, instead of measuring it.
 
@@ -133,8 +169,13 @@ class DynamicRate:
         return PacedScheduler(self, scheduler)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the rate stands, as numbers and names, for a checkpoint."""
-        return {"base_batch": self.base_batch, "told": self._told, **self._rate.state()}
+        """Return where the rate stands, as numbers and names, for a checkpoint.
+
+        A run that goes on from it makes the same bits, except that a checkpoint between two updates whose gradients
+        are compared costs this one sample of the noise.
+        """
+        pending = None if self._pairs is None else self._pairs.pending()
+        return {"base_batch": self.base_batch, "told": self._told, "pending": pending, **self._rate.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the run stood that made this checkpoint; then say by `batch` what the batch is now."""
@@ -146,7 +187,7 @@ class DynamicRate:
             )
         self._rate, self._told = rate, int(state.get("told", 0))
         if self._pairs is not None:
-            self._pairs = _Pairs(self.optimizer)
+            self._pairs = _Pairs(self.optimizer, state.get("pending"))
 
     def remove(self) -> None:
         """Leave the optimizer as it was found."""
@@ -252,26 +293,35 @@ class _Pairs:
     Numbers are read one update after they were asked for, so that a GPU is never waited for.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, pending: Sequence[float] | None = None) -> None:
         self._optimizer = optimizer
         #: Of the first update of a pair: its number, its k, and its gradients.
         self._first: tuple[int, float, list[Tensor]] | None = None
         #: Of a pair that is being computed: both k, the three norms, and when they are there.
         self._asked: tuple[float, float, Tensor, Any] | None = None
+        if pending:
+            self._asked = (pending[0], pending[1], torch.tensor(pending[2:], dtype=torch.float64), None)
+
+    def pending(self) -> list[float] | None:
+        """Return what was computed and not yet read: both k and the three norms."""
+        if self._asked is None:
+            return None
+        before, now, norms, ready = self._asked
+        if ready is not None:
+            ready.synchronize()
+        return [before, now, *norms.tolist()]
 
     def update(self, number: int, k: float) -> Iterator[NoiseSample]:
         """Look at the gradients of an update that was just made, and yield what is known by now."""
-        if self._asked is not None:
-            before, now, norms, ready = self._asked
+        if (known := self.pending()) is not None:
             self._asked = None
-            if ready is not None:
-                ready.synchronize()
-            first, second, distance = (norm * norm for norm in norms.tolist())
-            yield NoiseSample.of_successive((before, first), (now, second), distance)
-        if number % EVERY >= 2:
+            before, now, first, second, distance = known
+            yield NoiseSample.of_successive((before, first**2), (now, second**2), distance**2)
+        place = number % (2 if number < AT_FIRST else EVERY)
+        if place >= 2:
             return
-        gradients = self._gradients()
-        if number % EVERY == 0:
+        gradients = _gradients(self._optimizer)
+        if place == 0:
             self._first = (number, k, [gradient.clone() for gradient in gradients]) if gradients else None
         elif self._first is not None:
             start, before, kept = self._first
@@ -279,22 +329,19 @@ class _Pairs:
             if start + 1 == number and [g.shape for g in kept] == [g.shape for g in gradients]:
                 self._asked = (before, k, *_norms(kept, gradients))
 
-    def _gradients(self) -> list[Tensor]:
-        """Return the gradients; none where this process holds only a part of them, or zeros are left out."""
-        found = []
-        for group in self._optimizer.param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad
-                if gradient is None:
-                    continue
-                if (
-                    gradient.is_sparse
-                    or hasattr(gradient, "to_local")
-                    or hasattr(parameter, "_is_flat_param")
-                ):
-                    return []
-                found.append(gradient.detach())
-        return found
+
+def _gradients(optimizer: Optimizer) -> list[Tensor]:
+    """Return the gradients; none where this process holds only a part of them, or zeros are left out."""
+    found = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.is_sparse or hasattr(gradient, "to_local") or hasattr(parameter, "_is_flat_param"):
+                return []
+            found.append(gradient.detach())
+    return found
 
 
 @torch.no_grad()

@@ -222,6 +222,19 @@ def test_micro_batches_tell_variance_and_signal_exactly(counts: list[int], base:
     assert sample.variance == pytest.approx(variance / base)
 
 
+@given(
+    k=st.floats(0.1, 8.0), more=st.floats(0.1, 8.0), variance=st.floats(0.0, 9.0), signal=st.floats(0.0, 9.0)
+)
+def test_a_part_and_the_whole_tell_variance_and_signal_exactly(
+    k: float, more: float, variance: float, signal: float
+) -> None:
+    """From squared norms that have their expected sizes, both numbers come out, whatever part was looked at."""
+    part, whole = ((size, signal + variance / size) for size in (k, k + more))
+    sample = NoiseSample.of_nested(part, whole)
+    assert sample.variance == pytest.approx(variance, abs=1e-6)
+    assert sample.signal == pytest.approx(signal, abs=1e-6)
+
+
 def test_one_micro_batch_tells_nothing() -> None:
     """The noise cannot be told from a single gradient."""
     assert NoiseSample.of_micro_batches([32], [1.0], 1.0, 32.0) is None

@@ -2,11 +2,13 @@
 
 import copy
 import io
+import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from slaq.core.errors import LearningRateError, UnknownNameError  # noqa: E402
 from slaq.core.learning_rate import RAMP, REST  # noqa: E402
-from slaq.torch import EVERY, DynamicRate  # noqa: E402
+from slaq.torch import AT_FIRST, EVERY, DynamicRate  # noqa: E402
 
 BASE = 8
 #: What is no number, and what type checkers would refuse.
@@ -233,15 +235,15 @@ def test_a_short_last_batch_is_no_change() -> None:
 def test_a_run_taken_up_again_ends_with_the_same_bits(name: str, rule: str, stop: int) -> None:
     """Stopped in the midst of a ramp and taken up from its checkpoint, a run ends where it would have ended.
 
-    But for a sample of the noise that was half taken, which the stop may cost.
+    After an odd number of updates one sample of the noise is half taken, and the stop costs it.
     """
     whole, *_ = train(name, rule, 0, 40, None)
     _, checkpoint, factor = train(name, rule, 0, stop, None)
     rest, _, _ = train(name, rule, stop, 40, checkpoint)
     assert factor != 1.0
-    if rule == "linear" or stop % EVERY >= 3:
+    if rule == "linear" or stop % 2 == 0:
         assert torch.equal(whole, rest)
-    assert torch.isfinite(rest).all()
+    assert torch.allclose(whole, rest, atol=0.05)
 
 
 def train(name: str, rule: str, start: int, stop: int, checkpoint: bytes | None) -> tuple[Any, bytes, float]:
@@ -293,6 +295,77 @@ def test_micro_batches_may_tell_the_noise() -> None:
     assert rate.gain == rate.factor == pytest.approx(1.6)
 
 
+def test_parts_of_a_batch_tell_the_noise() -> None:
+    """A loop that accumulates gradients over parts lets them be looked at, and the gain comes out right.
+
+    Gradients that are not measured cost nothing, and what was measured so takes the place of what is measured
+    without being told.
+    """
+    torch.manual_seed(2)
+    point = torch.nn.Parameter(torch.zeros(400))
+    optimizer = torch.optim.SGD([point], lr=1e-6)
+    rate = DynamicRate(optimizer, BASE)
+    rate.batch(4 * BASE)
+    measured = 0
+    for _ in range(EVERY * 100):
+        measured += rate.measuring
+        optimizer.zero_grad()
+        for part in range(1, 5):
+            # A true gradient of 1 with a deviation of 1 for each base batch: r = 2 / (1/4 + 1).
+            (point * (1.0 + torch.randn(400)) / 4.0).sum().backward()
+            rate.accumulated(part * BASE)
+        optimizer.step()
+    assert rate._rate.noise.samples == measured == AT_FIRST // 2 + 100 - AT_FIRST // EVERY
+    assert rate.gain == rate.factor == pytest.approx(1.6, abs=0.05)
+
+
+PARTS = """
+import sys
+import torch
+from slaq.torch import DynamicRate
+
+rank, meeting = int(sys.argv[1]), f"file://{sys.argv[2]}"
+torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+torch.manual_seed(0)
+net = torch.nn.Linear(6, 3)
+ddp = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+rate = DynamicRate(optimizer, base_batch=8)
+rate.batch(32)
+torch.manual_seed(1 + rank)
+for update in range(40):
+    optimizer.zero_grad()
+    x = torch.randn(16, 6)
+    y = x[:, :3].argmax(1)
+    with ddp.no_sync():
+        (torch.nn.functional.cross_entropy(ddp(x[:8]), y[:8]) / 2).backward()
+        rate.accumulated(8)
+    (torch.nn.functional.cross_entropy(ddp(x[8:]), y[8:]) / 2).backward()
+    rate.accumulated(32)
+    optimizer.step()
+print(rate.factor, rate._rate.noise.samples, net.weight.sum().item())
+"""
+
+
+@pytest.mark.slow
+def test_all_processes_of_a_distributed_training_agree(tmp_path: Path) -> None:
+    """Under DistributedDataParallel every process has the same factor and the same weights, bit for bit."""
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PARTS, str(rank), str(tmp_path / "meeting")],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(2)
+    ]
+    answers = [run.communicate(timeout=100)[0].split() for run in runs]
+    assert answers[0] == answers[1]
+    factor, samples, _ = answers[0]
+    assert 1.0 <= float(factor) < 4.0
+    assert int(samples) == AT_FIRST // 2 + 1
+
+
 def test_mixed_precision_skips_what_overflows() -> None:
     """Under a GradScaler a skipped step counts as none, and the others are those of the scaled rate."""
     net, reference = small_net(), small_net()
@@ -333,7 +406,7 @@ def test_a_closure_sees_its_gradients_counted() -> None:
     rate.batch(2 * BASE)
     for update in range(EVERY * 10):
         optimizer.step(partial(backward, net, update))
-    assert rate._rate.noise.samples == 10
+    assert rate._rate.noise.samples == AT_FIRST // 2 + (EVERY * 10 - AT_FIRST) // EVERY
     assert rate.base_updates == EVERY * 20
 
 

@@ -193,12 +193,26 @@ class NoiseSample:
         return cls(variance=total / base_batch * variance_of_mean, signal=squared_norm - variance_of_mean)
 
     @classmethod
+    def of_nested(cls, part: tuple[float, float], whole: tuple[float, float]) -> "NoiseSample":
+        """Return what one update says whose gradient was looked at twice: of a part of its samples, and of all.
+
+        Each is told as (base batches, squared norm of the mean gradient of those).
+        """
+        # E |g_k|^2 = |g|^2 + variance/k, for two values of k.
+        (k, norm), (all_k, all_norm) = part, whole
+        return cls(
+            variance=(norm - all_norm) / (1.0 / k - 1.0 / all_k),
+            signal=(all_k * all_norm - k * norm) / (all_k - k),
+        )
+
+    @classmethod
     def of_successive(
         cls, first: tuple[float, float], second: tuple[float, float], squared_distance: float
     ) -> "NoiseSample":
         """Return what the gradients of two updates in a row say, each told as (k, squared norm).
 
-        The true gradient hardly moves in one update, so what the two have in common is the true one.
+        The true gradient hardly moves in one update, so what the two have in common is the true one. Where a high
+        rate makes it swing to and fro, what swings is taken for noise, and the gain comes out too high.
         """
         # E <g1, g2> = |g|^2    and    E |g1 - g2|^2 = variance (1/k1 + 1/k2).
         (k, norm), (other_k, other_norm) = first, second
