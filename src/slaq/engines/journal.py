@@ -95,9 +95,14 @@ class Journal:
         offset: int | None = None,
     ) -> None:
         """Record a loss."""
-        self._add(
-            LossObserved(job_id=job_id, at=0.0, observation=observation, metrics=metrics, offset=offset)
-        )
+        with self._lock:
+            # Made with its time: there are more losses than all else together, and a copy takes as long as they do.
+            event = LossObserved(
+                job_id=job_id, at=self._clock.now(), observation=observation, metrics=metrics, offset=offset
+            )
+            self._follow(job_id, observation.loss)
+            self._entries.append(JournalEntry(event))
+        self._tell(event, None)
 
     def learning_rate_changed(self, job_id: str, learning_rate: float) -> None:
         """Note an announced learning rate."""
@@ -158,6 +163,9 @@ class Journal:
             elif isinstance(event, JobEnded):
                 event, ending = self._judged(event, ending)
             self._entries.append(JournalEntry(event, ending))
+        self._tell(event, ending)
+
+    def _tell(self, event: Event, ending: Ending | None) -> None:
         if self._listener is not None:
             try:
                 self._listener.happened(event, ending)

@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 import sys
+from functools import cache
 from pathlib import Path
 
 _OPENAT2 = 437
@@ -49,6 +50,12 @@ def open_regular(path: Path, *, flags: int = os.O_RDONLY, follow: bool = False, 
     return file
 
 
+@cache
+def _library() -> ctypes.CDLL:
+    """Return the C library, which takes longer to load than to call."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _open_here(path: Path, flags: int, mode: int) -> int:
     """Open a file where its folder is, on no other mount; where the kernel cannot see to that, open it anyway."""
     if sys.platform != "linux" or not path.name or path.name == "..":
@@ -56,9 +63,8 @@ def _open_here(path: Path, flags: int, mode: int) -> int:
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_OTHER_MOUNT)
-        call = ctypes.CDLL(None, use_errno=True).syscall
         file = int(
-            call(
+            _library().syscall(
                 ctypes.c_long(_OPENAT2),
                 ctypes.c_int(folder),
                 ctypes.c_char_p(os.fsencode(path.name)),

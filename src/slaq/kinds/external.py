@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -13,7 +13,7 @@ from slaq.core.errors import RequestError, StoreFullError
 from slaq.core.job import JobState
 from slaq.engines.goals import Goal
 from slaq.engines.node.external import ExternalJob, ExternalRunner
-from slaq.engines.node.reports import Item, Reading, parse_report
+from slaq.engines.node.reports import Item, parse_report
 from slaq.engines.regular_file import open_regular
 from slaq.kinds.files import JobFolder
 from slaq.service.kinds import Description, JobKind, Progress, Recovered, Remote
@@ -138,8 +138,6 @@ def _readings(lines: bytes, offset: int) -> Iterator[Item]:
     """Yield what the lines of reports, which begin at byte `offset` of the file, say; skip other lines."""
     for line in lines.splitlines(keepends=True):
         offset += len(line)
-        said = parse_report(line)
-        if said is None:
-            continue
-        item = said.item
-        yield replace(item, reach=offset) if isinstance(item, Reading) else item
+        said = parse_report(line, offset)
+        if said is not None:
+            yield said.item

@@ -1,6 +1,8 @@
 """One job: its stored row and its current state."""
 
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from slaq.core.admission import NOT_REVIEWED
 from slaq.core.demand import Demand
@@ -59,6 +61,9 @@ class LiveJob:
     fresh: bool = False
     #: Whether its end was requested, by its owner or by an external process.
     ending: bool = False
+    #: The last view, with what it was made from; and the part of it that is made from a row and a submission.
+    _shown: tuple[tuple[Any, ...], JobView] | None = None
+    _asked: tuple[JobRow, Submission, dict[str, Any]] | None = None
 
     @classmethod
     def of(cls, row: JobRow, kinds: Kinds) -> "LiveJob":
@@ -149,36 +154,20 @@ class LiveJob:
         return min((end for end in ends if end is not None), default=None)
 
     def view(self) -> JobView:
-        """Return the job as displayed."""
-        row, asked = self.row, self.submission.options
+        """Return the job as displayed: the same object as the last time if nothing has changed since."""
+        told = _TOLD(self)
+        if self._shown is None or self._shown[0] != told:
+            self._shown = told, self._view()
+        return self._shown[1]
+
+    def _view(self) -> JobView:
+        row = self.row
+        if self._asked is None or self._asked[0] is not row or self._asked[1] is not self.submission:
+            self._asked = row, self.submission, self._as_asked()
         return JobView(
-            id=row.id,
-            owner=row.owner,
+            **self._asked[2],
             state=self.state,
             reason=self.reason,
-            work=self.kind.name,
-            summary=self.summary,
-            trains=asked["trains"],
-            maximize=asked["maximize"],
-            tags=row.tags,
-            group=asked["group"],
-            parameters=asked["parameters"],
-            policy=asked["policy"],
-            stop_losers=asked["stop_losers"],
-            weight=row.spec.weight,
-            min_cores=row.spec.demand.least,
-            max_cores=row.spec.demand.most,
-            sizes=row.spec.demand.sizes,
-            memory=row.spec.demand.memory,
-            target_loss=asked["target_loss"],
-            stop_at=asked["stop_at"],
-            deadline=row.spec.deadline,
-            after=row.spec.after,
-            after_any=row.spec.after_any,
-            arrival=row.spec.arrival,
-            submitted_at=row.submitted_at,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
             cores=0.0 if row.state.ended else self.cores,
             can_use=None if self.demand is None else written_demand(self.demand),
             iteration=self.iteration,
@@ -195,7 +184,54 @@ class LiveJob:
             diverged=self.losses.diverged,
             standing=None if row.state.ended else self.standing,
             cpu_seconds=self.cpu_seconds,
-            attempts=row.attempts,
-            directory=self.directory,
             prospect=UNKNOWN if row.state.ended else self.prospect,
         )
+
+    def _as_asked(self) -> dict[str, Any]:
+        """Return what a view shows of the row and of what was asked for, which changes seldom."""
+        row, asked = self.row, self.submission.options
+        return {
+            "id": row.id,
+            "owner": row.owner,
+            "work": self.kind.name,
+            "summary": self.summary,
+            "trains": asked["trains"],
+            "maximize": asked["maximize"],
+            "tags": row.tags,
+            "group": asked["group"],
+            "parameters": asked["parameters"],
+            "policy": asked["policy"],
+            "stop_losers": asked["stop_losers"],
+            "weight": row.spec.weight,
+            "min_cores": row.spec.demand.least,
+            "max_cores": row.spec.demand.most,
+            "sizes": row.spec.demand.sizes,
+            "memory": row.spec.demand.memory,
+            "target_loss": asked["target_loss"],
+            "stop_at": asked["stop_at"],
+            "deadline": row.spec.deadline,
+            "after": row.spec.after,
+            "after_any": row.spec.after_any,
+            "arrival": row.spec.arrival,
+            "submitted_at": row.submitted_at,
+            "started_at": row.started_at,
+            "ended_at": row.ended_at,
+            "attempts": row.attempts,
+            "directory": self.directory,
+        }
+
+
+#: All of a job that its view depends on and that changes: a field that is added to the view must be here.
+_TOLD = attrgetter(
+    *("row", "submission", "waiting", "delayed", "iteration", "total", "loss_source", "loss_trouble"),
+    *(
+        "threads",
+        "threads_reason",
+        "memory_peak",
+        "losses.first",
+        "losses.last",
+        "losses.best",
+        "losses.diverged",
+    ),
+    *("cpu_seconds", "cores", "demand", "reduction", "standing", "prospect"),
+)

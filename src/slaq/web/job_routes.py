@@ -11,7 +11,7 @@ from slaq.service.records import JobView
 from slaq.web import responses
 from slaq.web.dependencies import JobId, Serving, Who
 from slaq.web.models import JobChange, JobEnd, SubmissionBody
-from slaq.web.responses import refusals, reply
+from slaq.web.responses import refusals, reply, reply_jobs
 
 router = APIRouter(tags=["jobs"])
 Moment = Annotated[float, Query(ge=0, le=1e11, allow_inf_nan=False)] | None
@@ -78,10 +78,9 @@ def list_jobs(  # noqa: PLR0913 (one parameter per filter)
     }
     if last is not None:
         views, total = service.last_jobs(who, last, **filters)
-        return reply(responses.JOBS, {"jobs": views, "next": None, "total": total})
+        return reply_jobs(views, None, total)
     views = service.jobs(who, after=after, limit=limit, **filters)
-    page = {"jobs": views, "next": views[-1].id if len(views) == limit else None, "total": None}
-    return reply(responses.JOBS, page)
+    return reply_jobs(views, views[-1].id if len(views) == limit else None, None)
 
 
 @router.get("/jobs/{job_id}", response_model=JobView, responses=refusals(404))

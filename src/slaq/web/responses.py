@@ -1,5 +1,7 @@
 """What the API answers with: the service's own records, and the small values around them."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,6 +190,9 @@ JOBS = TypeAdapter(JobPage)
 USER = TypeAdapter(UserView)
 USERS = TypeAdapter(UserList)
 CLUSTER = TypeAdapter(ClusterView)
+#: The last views that were listed, as JSON, by the job's id, and how many of them are kept.
+_WRITTEN: dict[str, tuple[JobView, bytes]] = {}
+MOST_WRITTEN = 10_000
 #: What the service gives as plain JSON already.
 ANYTHING: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
@@ -198,6 +203,23 @@ def reply(shape: TypeAdapter[Any], value: Any, status: int = 200) -> Response:
     FastAPI would check the value against its model first, which takes several times as long as writing it.
     """
     return Response(shape.dump_json(value, warnings="none"), status, media_type="application/json")
+
+
+def reply_jobs(views: Sequence[JobView], following: str | None, total: int | None) -> Response:
+    """Return a `JobPage` as JSON; a view that is the same object as the last time is not written anew."""
+    rest = f'],"next":{json.dumps(following)},"total":{json.dumps(total)}}}'.encode()
+    page = b'{"jobs":[' + b",".join(map(_written, views)) + rest
+    return Response(page, media_type="application/json")
+
+
+def _written(view: JobView) -> bytes:
+    """Return the view as JSON."""
+    last = _WRITTEN.get(view.id)
+    if last is None or last[0] is not view:
+        if len(_WRITTEN) >= MOST_WRITTEN:
+            _WRITTEN.clear()
+        last = _WRITTEN[view.id] = view, JOB.dump_json(view, warnings="none")
+    return last[1]
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

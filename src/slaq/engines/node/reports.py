@@ -86,8 +86,8 @@ class Report:
     count: int | None = None
 
 
-def parse_report(line: bytes) -> Report | None:
-    """Return what the line says; None for one that makes no sense."""
+def parse_report(line: bytes, reach: int | None = None) -> Report | None:
+    """Return what the line, which ends at byte `reach` of its source, says; None for one that makes no sense."""
     record = json_object(line)
     at, pid = bounded(record.get("time"), LATEST), whole(record.get("pid"), LARGEST_PID)
     if at is None or not pid:
@@ -110,6 +110,7 @@ def parse_report(line: bytes) -> Report | None:
         iteration=whole(record.get("step"), LARGEST_ITERATION),
         at=at,
         cpu=bounded(record.get("cpu"), MOST_CPU),
+        reach=reach,
         metrics=read_metrics(record.get("metrics")),
     )
     return Report(item=reading, pid=pid, count=whole(record.get("iteration"), LARGEST_ITERATION))
