@@ -171,6 +171,14 @@ class TestTimes:
         np.testing.assert_allclose(plain.seconds_to[known], moved.seconds_to[known], rtol=1e-3)
         np.testing.assert_allclose(plain.chance, moved.chance, atol=0.07)
 
+    @settings(max_examples=40, deadline=None)
+    @given(curves.filter(lambda losses: len(losses) > 1))
+    def test_what_is_not_reached_takes_a_loss(self, losses: list[float]) -> None:
+        """A share that has not been made, and a target, take the time of one iteration at least."""
+        found = prospects(reported(losses, deadline=60.0), 1.0)
+        for seconds in (*found.seconds_to[0], found.seconds_to_target[0]):
+            assert np.isnan(seconds) or seconds == 0.0 or seconds >= SECONDS * (1 - 1e-9)
+
     def test_nothing_moves_without_units(self) -> None:
         """A job without cores never reaches a share that it has not reached yet."""
         found = prospects(reported(geometric(10), deadline=100.0), 0.0)
@@ -238,3 +246,27 @@ class TestKnownEnd:
         assert found.chance[1] <= found.chance[0]
         if total <= 5:
             assert found.chance[1] == 0.0
+
+    @settings(max_examples=40, deadline=None)
+    @given(curves.filter(lambda losses: len(losses) > 1), st.integers(0, 2000), st.integers(0, 2000))
+    def test_the_nearer_it_is_the_more_is_done(self, losses: list[float], one: int, other: int) -> None:
+        """A curve that ends sooner falls less, so that more of it is done; at its last loss it is all done."""
+        made = {}
+        for left in (min(one, other), max(one, other), 0):
+            roster = reported(losses, max_iterations=len(losses) + 5)
+            row = roster.rows()
+            roster.iteration[row], roster.total[row] = len(losses) - 1, len(losses) - 1 + left
+            found = prospects(roster, 1.0)
+            made[left] = found.reduction[0]
+            reached = found.seconds_to[0][: 1 if made[left] < 0.95 else 2]
+            assert made[left] < 0.9 or (reached == 0.0).all()
+        assert made[max(one, other)] <= made[min(one, other)] + 1e-12
+        assert made[0] == (min(losses) < losses[0])
+
+    @given(st.integers(3, 40), st.integers(1, 300))
+    def test_every_share_is_reached_before_it(self, known: int, left: int) -> None:
+        """A job that has fallen is expected to make 90% and 95% of what it will make by its end, and not after."""
+        roster = reported(geometric(known, 0.97))
+        row = roster.rows()
+        roster.iteration[row], roster.total[row] = known - 1, known - 1 + left
+        assert (prospects(roster, 1.0).seconds_to[0] <= left * SECONDS * (1 + 1e-9)).all()
