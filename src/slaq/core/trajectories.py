@@ -33,7 +33,7 @@ START_SPREAD = 1.5
 #: trajectories that fall less than forecast, that end is higher than the present forecast by this many times the
 #: difference; on the others it is the same. `benchmarks/prospect_calibration.py` compares probabilities with
 #: outcomes.
-SHALLOWER = 0.5
+SHALLOWER = 1.0
 
 #: The trajectories as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
 _QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / TRAJECTORIES) for i in range(TRAJECTORIES)])
@@ -91,6 +91,7 @@ def strides_to_shares(
     strides = _crossings(path[:, None, :], goal, whole[:, None])
     strides = np.maximum(strides, _next(roster, rows))
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
+    strides[strides > _left(roster, rows)] = np.inf
     strides[reached(shares, reductions(roster, rows, forecasts)[:, None])] = 0.0
     return strides
 
@@ -125,6 +126,7 @@ def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) 
     strides[roster.diverged[rows]] = np.inf
     share = np.where(np.isnan(target), stop_at, 1.0)
     strides[reductions(roster, rows, forecasts) >= share - TOLERANCE] = 0.0
+    strides[strides > _left(roster, rows)] = np.inf
     strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
     return strides
 
@@ -144,7 +146,8 @@ def chances(strides: Floats, available: Floats) -> Floats:
     before = np.take_along_axis(padded, count, axis=1)
     after = np.take_along_axis(padded, count + 1, axis=1)
     between = np.isfinite(after) & (after > before)
-    part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
+    with np.errstate(invalid="ignore"):
+        part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
     # The first trajectory is at the middle of its quantile range, so the step to it is half a step.
     step = np.where(count == 0, 0.5, 1.0)
     inside = np.maximum(count - 0.5, 0.0) + step * part
@@ -156,15 +159,15 @@ def chances(strides: Floats, available: Floats) -> Floats:
     return chance
 
 
-def strides_for(strides: Floats, chance: float) -> Floats:
-    """Return the strides that suffice with at least this probability; infinite if none do."""
-    place = min(int(np.ceil(chance * TRAJECTORIES + 0.5)), TRAJECTORIES) - 1
-    return np.asarray(strides[:, place])
+def _left(roster: Roster, rows: Integers) -> Floats:
+    """Return the strides to each job's known end, beyond which nothing is reached: (jobs, 1)."""
+    left = roster.losses_left(rows)[:, None] / np.maximum(roster.stride[rows, None], 1)
+    return np.asarray(np.where(np.isnan(left), np.inf, left) * (1.0 + TOLERANCE))
 
 
 def _next(roster: Roster, rows: Integers) -> Floats:
     """Return the strides to the next loss, before which nothing is reached that has not been: (jobs, 1)."""
-    return np.asarray(1.0 / np.maximum(roster.stride[rows, None], 1))
+    return np.minimum(1.0 / np.maximum(roster.stride[rows, None], 1), _left(roster, rows))
 
 
 def _foreseen(roster: Roster, rows: Integers) -> Booleans:
