@@ -15,7 +15,7 @@ from slaq.core.errors import JobDivergedError, JobFailedError
 from slaq.core.forecast import Forecast, forecast
 from slaq.core.job import JobState, Observation
 from slaq.core.progress import LossRange, is_number, reached
-from slaq.core.stopping import Aim, StopAt, reduction_made
+from slaq.core.stopping import Aim, StopAt, reduction_made, still_to_come
 from slaq.engines.files import LOG
 from slaq.engines.journal import Ending
 from slaq.engines.packing import Packed, unpack, unpack_error
@@ -155,14 +155,17 @@ class Job:
         if not self.done():
             return self._reduction
         if self._final is None:
+            losses = self.losses[self._curve :]
+            iterations = [observation.iteration for observation in self._observations[self._curve :]]
             aim = Aim(
                 target=self._target,
                 # A job that completed by itself has no reason.
                 stopped_at=self._stop_at if self._reason else None,
                 maximize=self._maximize,
                 announced=self._bends(),
+                left=still_to_come(iterations, losses, self._foreseen, self._limit),
             )
-            self._final = reduction_made(self.losses[self._curve :], aim, self._state)
+            self._final = reduction_made(losses, aim, self._state)
         return self._final
 
     def forecast(self, horizons: int | Sequence[int]) -> Forecast:

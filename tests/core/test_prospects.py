@@ -12,8 +12,9 @@ from slaq.core.events import EndForeseen, LossObserved
 from slaq.core.forecast import CurveForecaster
 from slaq.core.job import JobSpec, Observation
 from slaq.core.prospects import Prospects, foresee
+from slaq.core.reliability import KNOTS, corrected_chances, strides_for
 from slaq.core.roster import Roster
-from slaq.core.trajectories import TRAJECTORIES, chances, strides_for
+from slaq.core.trajectories import TRAJECTORIES, chances
 
 CAPACITY = 16
 SECONDS = 4.0
@@ -86,10 +87,39 @@ class TestChances:
 
     @given(st.lists(st.floats(0.1, 100), min_size=TRAJECTORIES, max_size=TRAJECTORIES), st.floats(0.05, 0.95))
     def test_strides_for_a_chance_suffice(self, trajectories: list[float], chance: float) -> None:
-        """The strides returned for a probability give at least that probability."""
+        """The strides returned for a probability give at least that probability, and no fewer of them do."""
         strides = np.sort(trajectories)[None]
-        needed = strides_for(strides, chance)
-        assert chances(strides, needed[:, None])[0, 0] >= chance - 1e-9
+        probability = chances(strides, strides)
+        needed = strides_for(strides, probability, chance)
+        if np.isinf(needed[0]):
+            assert (probability < chance).all()
+        else:
+            assert chances(strides, needed[:, None])[0, 0] >= chance
+            assert (probability[strides < needed] < chance).all()
+
+    @given(
+        st.integers(0, 2),
+        st.lists(st.tuples(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1)), min_size=2, max_size=6),
+    )
+    def test_what_is_corrected_keeps_its_order(self, kind: int, said: list[tuple[float, ...]]) -> None:
+        """More trajectories in time, more time and more of the way made never lower a chance within 0 and 1."""
+        for one, other in pairwise(said):
+            least, most = np.minimum(one, other), np.maximum(one, other)
+            low, high = (
+                float(corrected_chances(np.array([kind]), s[None], t[None], m)[0, 0])
+                for s, t, m in (np.reshape(ends, (3, 1)) for ends in (least, most))
+            )
+            assert 0.0 < low <= high + 1e-12 < 1.0 + 1e-12
+
+    def test_a_logit_is_linear_between_knots(self) -> None:
+        """Halfway between two knots a chance has the logit halfway between theirs."""
+        halfway = (KNOTS[1:] + KNOTS[:-1]) / 2
+        kind, time, made = np.zeros(1, dtype=int), np.ones((1, len(halfway))), np.full(1, 0.5)
+        logit = {}
+        for name, at in (("low", KNOTS[:-1]), ("middle", halfway), ("high", KNOTS[1:])):
+            chance = corrected_chances(kind, at[None], time, made)
+            logit[name] = np.log(chance / (1 - chance))
+        np.testing.assert_allclose(logit["middle"], (logit["low"] + logit["high"]) / 2, atol=1e-9)
 
     @settings(deadline=None)
     @given(curves.filter(len), st.floats(0, 100))
@@ -171,6 +201,34 @@ class TestTimes:
         np.testing.assert_allclose(plain.seconds_to[known], moved.seconds_to[known], rtol=1e-3)
         np.testing.assert_allclose(plain.chance, moved.chance, atol=0.07)
 
+    @settings(max_examples=40, deadline=None)
+    @given(curves.filter(lambda losses: len(losses) > 1))
+    def test_what_is_not_reached_takes_a_loss(self, losses: list[float]) -> None:
+        """A share that has not been made, and a target, take the time of one iteration at least."""
+        found = prospects(reported(losses, deadline=60.0), 1.0)
+        for seconds in (*found.seconds_to[0], found.seconds_to_target[0]):
+            assert np.isnan(seconds) or seconds == 0.0 or seconds >= SECONDS * (1 - 1e-9)
+
+    @settings(max_examples=60, deadline=None)
+    @given(curves, st.none() | st.integers(0, 300), st.floats(0.01, 16))
+    def test_lie_inside_their_intervals(self, losses: list[float], left: int | None, units: float) -> None:
+        """An expected time lies inside its interval, which ends where the job does, and has no width once reached."""
+        roster = reported(losses)
+        row = roster.rows()
+        roster.iteration[row] = max(len(losses) - 1, 0)
+        roster.total[row] = np.nan if left is None else roster.iteration[row] + left
+        found = prospects(roster, units)
+        low, middle, high = found.earliest[0], found.seconds_to[0], found.latest[0]
+        np.testing.assert_array_equal(np.isnan(low) | np.isnan(high), np.isnan(middle))
+        told = ~np.isnan(middle)
+        assert ((low <= middle) & (middle <= high))[told].all()
+        real = told & np.isfinite(middle) & (middle > 0)
+        assert (low > 0)[real].all()
+        assert np.isfinite(high)[real].all()
+        assert (low == high)[told & ~real].all()
+        if left is not None:
+            assert (high[real] <= left * SECONDS / units * (1 + 1e-6)).all()
+
     def test_nothing_moves_without_units(self) -> None:
         """A job without cores never reaches a share that it has not reached yet."""
         found = prospects(reported(geometric(10), deadline=100.0), 0.0)
@@ -238,3 +296,27 @@ class TestKnownEnd:
         assert found.chance[1] <= found.chance[0]
         if total <= 5:
             assert found.chance[1] == 0.0
+
+    @settings(max_examples=40, deadline=None)
+    @given(curves.filter(lambda losses: len(losses) > 1), st.integers(0, 2000), st.integers(0, 2000))
+    def test_the_nearer_it_is_the_more_is_done(self, losses: list[float], one: int, other: int) -> None:
+        """A curve that ends sooner falls less, so that more of it is done; at its last loss it is all done."""
+        made = {}
+        for left in (min(one, other), max(one, other), 0):
+            roster = reported(losses, max_iterations=len(losses) + 5)
+            row = roster.rows()
+            roster.iteration[row], roster.total[row] = len(losses) - 1, len(losses) - 1 + left
+            found = prospects(roster, 1.0)
+            made[left] = found.reduction[0]
+            reached = found.seconds_to[0][: 1 if made[left] < 0.95 else 2]
+            assert made[left] < 0.9 or (reached == 0.0).all()
+        assert made[max(one, other)] <= made[min(one, other)] + 1e-12
+        assert made[0] == (min(losses) < losses[0])
+
+    @given(st.integers(3, 40), st.integers(1, 300))
+    def test_every_share_is_reached_before_it(self, known: int, left: int) -> None:
+        """A job that has fallen is expected to make 90% and 95% of what it will make by its end, and not after."""
+        roster = reported(geometric(known, 0.97))
+        row = roster.rows()
+        roster.iteration[row], roster.total[row] = known - 1, known - 1 + left
+        assert (prospects(roster, 1.0).seconds_to[0] <= left * SECONDS * (1 + 1e-9)).all()

@@ -26,7 +26,7 @@ from slaq.core.job import JobSpec, JobState, Observation
 from slaq.core.progress import LossRange, end_by, seconds_left
 from slaq.core.quality import first_and_best
 from slaq.core.roster import Roster
-from slaq.core.stopping import Aim, reduction_made
+from slaq.core.stopping import Aim, reduction_made, still_to_come
 from slaq.jobs.context import Context
 from slaq.jobs.options import ServiceOptions
 from slaq.service.records import Submission
@@ -41,10 +41,10 @@ LOSSES = st.lists(
 )
 
 
-def done_in_roster(losses: list[float], target: float | None) -> float:
+def done_in_roster(losses: list[float], target: float | None, total: int | None = None) -> float:
     """Return the share that decisions see, of losses that come one in each epoch."""
     roster = Roster(CurveForecaster())
-    roster.admit(JobSpec(id="job", target_loss=target), 0.0)
+    roster.admit(JobSpec(id="job", target_loss=target, max_iterations=total), 0.0)
     for n, loss in enumerate(losses):
         seen = Observation(iteration=n, loss=loss, cpu_seconds=1.0, wall_seconds=1.0)
         roster.absorb([LossObserved(job_id="job", at=float(n), observation=seen)])
@@ -57,6 +57,17 @@ def test_a_curve_has_one_share_done(losses: list[float], target: float | None) -
     made = reduction_made(losses, Aim(target=target))
     assert 0.0 <= made <= 1.0
     assert made == pytest.approx(done_in_roster(losses, target), abs=1e-6)
+
+
+@given(LOSSES, st.integers(1, 80))
+def test_a_curve_with_a_known_end_has_one_share_done(losses: list[float], total: int) -> None:
+    """With a known end, too, what decisions see is what is measured; at its last loss a job has made it all."""
+    left = still_to_come(range(len(losses)), losses, None, total)
+    made = reduction_made(losses, Aim(left=left))
+    assert made == pytest.approx(done_in_roster(losses, None, total), abs=1e-6)
+    known = [loss for loss in losses if abs(loss) < 1e100]
+    if left == 0.0 and known:
+        assert made == float(min(known) < known[0])
 
 
 @given(LOSSES)

@@ -4,8 +4,9 @@ import numpy as np
 
 from slaq.core.arrays import Floats, Integers
 from slaq.core.forecaster import ForecastTable
+from slaq.core.reliability import probabilities, strides_for
 from slaq.core.roster import Roster
-from slaq.core.trajectories import OUT_OF_REACH, chances, strides_for, strides_to_target
+from slaq.core.trajectories import OUT_OF_REACH, strides_to_target
 
 #: The probability with which a job should reach its target on the cores that it needs.
 LIKELY = 0.8
@@ -26,15 +27,16 @@ def needed_cores(
     if not len(dated):
         return needed
     rows, cpu, most = rows[dated], cpu[dated], most[dated]
-    strides = strides_to_target(roster, rows, forecasts.take(dated))
+    found = forecasts.take(dated)
+    strides = strides_to_target(roster, rows, found)
     left = (roster.deadline[rows] - now).clip(0.0, None)
     stride = roster.stride[rows].astype(np.float64)
     fastest = roster.runtime.steady_seconds(rows, cpu, most[:, None])[:, 0] * stride
-    chance = chances(strides, (left / np.maximum(fastest, 1e-12))[:, None])[:, 0]
-    chance[(left <= 0) & (chance < 1)] = 0.0
+    chance = probabilities(roster, rows, found, strides, (left / np.maximum(fastest, 1e-12))[:, None])[:, 0]
 
     # With n cores an iteration takes serial + cpu / n seconds; the time left gives the longest it may take.
-    likely = strides_for(strides, LIKELY) * stride
+    arrive = np.where(np.isfinite(strides), strides, 0.0)
+    likely = strides_for(strides, probabilities(roster, rows, found, strides, arrive), LIKELY) * stride
     allowed = np.divide(left, likely, out=np.full(len(rows), np.inf), where=likely > 0)
     parallel = allowed - roster.runtime.steady_serial(rows)
     cores = roster.runtime.cores_for(rows, cpu, parallel).clip(0.0, most)

@@ -33,6 +33,9 @@ class JobProspects:
     #: Seconds from the decision; None if they cannot be forecast.
     seconds_to_90: float | None
     seconds_to_95: float | None
+    #: The ends of the 80% intervals of these times; None where there is no time.
+    between_90: tuple[float, float] | None
+    between_95: tuple[float, float] | None
     #: For the job's own target: seconds to it, the probability of reaching it by the deadline, and whether it is
     #: out of reach.
     seconds_to_target: float | None
@@ -275,10 +278,14 @@ def _rival(decision: Decision, row: int) -> Rival | None:
 
 def _job_prospects(prospects: Prospects, row: int) -> JobProspects:
     to_90, to_95 = (_finite(seconds) for seconds in prospects.seconds_to[row].tolist())
+    ends = zip(prospects.earliest[row].tolist(), prospects.latest[row].tolist(), strict=True)
+    around_90, around_95 = ((low, high) if math.isfinite(low + high) else None for low, high in ends)
     return JobProspects(
         reduction=float(prospects.reduction[row]),
         seconds_to_90=to_90,
         seconds_to_95=to_95,
+        between_90=around_90,
+        between_95=around_95,
         seconds_to_target=_finite(float(prospects.seconds_to_target[row])),
         chance=_finite(float(prospects.chance[row])),
         out_of_reach=bool(prospects.out_of_reach[row]),
@@ -396,11 +403,13 @@ def _sentences(e: Explanation) -> Iterator[str]:
 
 def _prospect_sentences(o: JobProspects, way: str) -> Iterator[str]:
     yield f"The job has made {o.reduction:.1%} of its whole predicted {way}."
-    for share, seconds in ((90, o.seconds_to_90), (95, o.seconds_to_95)):
+    expected = ((90, o.seconds_to_90, o.between_90), (95, o.seconds_to_95, o.between_95))
+    for share, seconds, between in expected:
         if seconds is None:
             yield f"No time can be predicted yet for {share}%."
         elif seconds > 0:
-            yield f"With the cores it usually holds, the job reaches {share}% in about {_duration(seconds)}."
+            ends = "" if between is None else f" (80%: {_duration(between[0])} to {_duration(between[1])})"
+            yield f"With the cores it usually holds, the job reaches {share}% in about {_duration(seconds)}{ends}."
     if o.chance is not None:
         yield f"The job reaches its target by its deadline with a probability of {o.chance:.0%}."
     if o.out_of_reach:

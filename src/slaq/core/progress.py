@@ -7,14 +7,17 @@ all of them agree:
 - the *best* loss is the lowest that counts, or the highest of a job that maximizes;
 - *done* is the share of the whole reduction made so far: (first - best) / (first - end);
 - the *end* of a curve is the target loss; without one, where the curve is forecast to end, or the best loss if
-  that is lower. A job that completed without a target, and was not ended by `stop_at`, has shown its end: its
-  best loss.
+  that is lower. The forecast looks as far as the job's last iteration, where that is known. A job that completed
+  without a target, and was not ended by `stop_at`, has shown its end: its best loss.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from slaq.core.arrays import Floats
 from slaq.core.direction import best_of
 from slaq.core.job import JobState
 
@@ -59,6 +62,19 @@ class LossRange:
 def reached(share: Any, made: Any) -> Any:
     """Return which jobs, or whether a single one, have made at least this share, or each its own."""
     return made >= share - TOLERANCE
+
+
+def losses_left(observed: Any, began: Any, iteration: Any, total: Any, limit: Any) -> Floats:
+    """Return the losses that jobs report until their known end; NaN where it is not known.
+
+    A job has reported `observed` losses, the first and the last at the iterations `began` and `iteration`. It told
+    that it makes `total` iterations, and is ended after `limit`; NaN stands for neither. An end that a job has gone
+    beyond was that of a part of it, such as one fold of several.
+    """
+    # Where numbers are left out, there are fewer losses to come than iterations.
+    told = np.maximum(observed - 1, 1) / np.maximum(iteration - began, 1)
+    end = np.where(iteration > total, limit, total)
+    return np.asarray(np.maximum(end - iteration, 0.0) * np.minimum(told, 1.0))
 
 
 def has_shown_its_end(state: JobState, target: float | None, stopped_at: float | None) -> bool:

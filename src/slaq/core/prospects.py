@@ -7,14 +7,9 @@ import numpy as np
 from slaq.core.appraisal import Appraisal
 from slaq.core.arrays import Booleans, Floats
 from slaq.core.progress import SHARES
+from slaq.core.reliability import intervals, probabilities
 from slaq.core.roster import Roster
-from slaq.core.trajectories import (
-    OUT_OF_REACH,
-    TRAJECTORIES,
-    chances,
-    strides_to_shares,
-    strides_to_target,
-)
+from slaq.core.trajectories import OUT_OF_REACH, TRAJECTORIES, strides_to_shares, strides_to_target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +22,9 @@ class Prospects:
     #: Expected seconds from now until each of SHARES is reached: (jobs, 2). 0 if it is reached, infinite if the
     #: forecast does not reach it, NaN without a forecast.
     seconds_to: Floats
+    #: The ends of the 80% intervals of these times.
+    earliest: Floats
+    latest: Floats
     #: Expected seconds from now to the job's target; NaN also for a job without a target.
     seconds_to_target: Floats
     #: The probability of reaching the target by the deadline; NaN without a deadline.
@@ -49,19 +47,19 @@ def foresee(roster: Roster, appraisal: Appraisal, cores: Floats) -> Prospects:
     strides = np.full((len(rows), TRAJECTORIES), np.nan)
     aimed = (~np.isnan(roster.target[rows]) | ~np.isnan(roster.stop_at[rows])).nonzero()[0]
     strides[aimed] = strides_to_target(roster, rows[aimed], forecasts.take(aimed))
-    # What lies beyond a job's known end is never reached.
-    until = (roster.losses_left(rows) / roster.stride[rows])[:, None]
-    expected[expected > until] = strides[strides > until] = np.inf
+    low, high = intervals(roster, rows, expected)
     left = candidates.seconds_left.clip(0.0, None)[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        chance = chances(strides, np.nan_to_num(left / seconds, nan=0.0, posinf=np.finfo(float).max))
+        available = np.nan_to_num(left / seconds, nan=0.0, posinf=np.finfo(float).max)
+    chance = probabilities(roster, rows, forecasts, strides, available)
     middle = strides[:, TRAJECTORIES // 2 - 1 : TRAJECTORIES // 2 + 1].mean(axis=1)
-    chance[(left[:, 0] <= 0) & (chance[:, 0] < 1)] = 0.0
     dated = np.isfinite(left[:, 0])
     return Prospects(
         ids=candidates.ids,
         reduction=appraisal.reduction,
         seconds_to=_times(expected, seconds[:, :1]),
+        earliest=_times(low, seconds[:, :1]),
+        latest=_times(high, seconds[:, :1]),
         seconds_to_target=_times(middle[:, None], seconds[:, :1])[:, 0],
         chance=np.where(dated, chance[:, 0], np.nan),
         out_of_reach=np.nan_to_num(chance[:, 1], nan=1.0) < OUT_OF_REACH,

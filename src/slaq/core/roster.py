@@ -33,7 +33,7 @@ from slaq.core.events import (
 )
 from slaq.core.forecaster import Forecaster, Rows
 from slaq.core.job import JobSpec, JobState, Observation
-from slaq.core.progress import is_number
+from slaq.core.progress import is_number, losses_left
 from slaq.core.quality import LASTING, without_spikes
 from slaq.core.runtime import RuntimeModel
 
@@ -349,16 +349,9 @@ class Roster(Rows):
         return np.asarray(np.maximum(self.first[rows], lasting) - self.best[rows])
 
     def losses_left(self, rows: Integers) -> Floats:
-        """Return the losses that these jobs report until their known end; NaN where it is not known.
-
-        An end that a job has gone beyond was that of a part of it, such as one fold of several.
-        """
-        numbers = np.maximum(self.iteration[rows] - self.began[rows], 1)
-        # Where numbers are left out, there are fewer losses to come than iterations.
-        told = np.maximum(self.observed[rows] - 1, 1) / numbers
-        total = np.where(self.iteration[rows] > self.total[rows], self.limit[rows], self.total[rows])
-        left = np.maximum(total - self.iteration[rows], 0.0) * np.minimum(told, 1.0)
-        return np.asarray(left)
+        """Return the losses that these jobs report until their known end; NaN where it is not known."""
+        total, limit = self.total[rows], self.limit[rows]
+        return losses_left(self.observed[rows], self.began[rows], self.iteration[rows], total, limit)
 
     def dump(self) -> bytes:
         """Return the whole state as bytes that `restore` reads back exactly."""

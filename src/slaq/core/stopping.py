@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slaq.core.arrays import Floats
+from slaq.core.arrays import Floats, Integers
 from slaq.core.direction import turned
 from slaq.core.forecast import ROW, CurveForecaster, feed
 from slaq.core.gain import HORIZONS
 from slaq.core.job import JobState
-from slaq.core.progress import has_shown_its_end, is_number, reached
+from slaq.core.progress import has_shown_its_end, is_number, losses_left, reached
 from slaq.core.quality import LASTING, done, end_of_curve, without_spikes
-from slaq.core.trajectories import forecast_ends
+from slaq.core.trajectories import forecast_ends, strides_ahead
 
 #: A job is stopped only after SETTLED losses, because early forecasts vary, and after DECISIONS decisions in a
 #: row at which it had reached its share.
@@ -46,6 +46,26 @@ class Aim:
     maximize: bool = False
     #: Indices in the losses from which a new learning rate applied.
     announced: Sequence[int] = ()
+    #: How many losses were still to come, as `progress.losses_left` says; NaN where that is not known.
+    left: float = math.nan
+
+
+def still_to_come(
+    iterations: Sequence[int] | Integers,
+    losses: Sequence[float] | Floats,
+    total: int | None,
+    limit: int | None,
+) -> float:
+    """Return how many losses this curve was to have still, given the job's known ends; NaN without any.
+
+    `total` is what the job told, `limit` the iterations after which it is ended.
+    """
+    known = np.flatnonzero(is_number(np.asarray(losses, dtype=np.float64)))
+    ends = [float(end) for end in (total, limit) if end is not None]
+    if not len(known) or not ends:
+        return math.nan
+    asked = math.nan if limit is None else float(limit)
+    return float(losses_left(len(known), iterations[known[0]], iterations[-1], min(ends), asked))
 
 
 def reduction_made(
@@ -70,11 +90,11 @@ def reduction_made(
     if has_shown_its_end(state, aim.target, aim.stopped_at):
         end = best
     else:
-        end = end_of_curve(_forecast_end(seen, aim.announced), best, np.array([target]))
+        end = end_of_curve(_forecast_end(seen, aim, best), best, np.array([target]))
     return float(done(first, best, end)[0])
 
 
-def _forecast_end(seen: Floats, announced: Sequence[int]) -> Floats:
+def _forecast_end(seen: Floats, aim: Aim, best: Floats) -> Floats:
     """Return where the curve of these losses is forecast to end."""
     known = np.flatnonzero(is_number(seen))
     seen = seen.copy()
@@ -85,10 +105,11 @@ def _forecast_end(seen: Floats, announced: Sequence[int]) -> Floats:
         stride *= 2
     forecaster = CurveForecaster(1)
     if stride == 1:
-        feed(forecaster, seen, known, announced)
+        feed(forecaster, seen, known, aim.announced)
     else:
         whole = len(known) // stride * stride
         means = seen[known[len(known) - whole :]].reshape(-1, stride).mean(axis=1)
         feed(forecaster, means, np.arange(len(means)))
     table = forecaster.forecasts(ROW, (0.0, *HORIZONS))
-    return forecast_ends(np.array([len(known) / stride]), table)
+    ahead = strides_ahead(np.array([len(known) / stride]), np.array([aim.left / stride]))
+    return forecast_ends(ahead, table, best)

@@ -21,8 +21,8 @@ from slaq.core.roster import STOP_AT, Roster
 TRAJECTORIES = 16
 #: A target with a lower probability is out of reach: it lies below the 80% interval.
 OUT_OF_REACH = 0.1
-#: The end of a loss curve is its forecast at a horizon of this many times the losses so far, limited to the
-#: largest horizon of forecasts.
+#: The end of a loss curve is its forecast at the job's last loss, or at a horizon of this many times the losses so
+#: far, whichever comes first; limited to the largest horizon of forecasts.
 FORESIGHT = 15.0
 #: Assumed for a job with fewer than two losses: after h iterations it has reached 1 - (1 + h) ** -START_POWER of
 #: its whole reduction, with this standard deviation of log h.
@@ -33,7 +33,7 @@ START_SPREAD = 1.5
 #: trajectories that fall less than forecast, that end is higher than the present forecast by this many times the
 #: difference; on the others it is the same. `benchmarks/prospect_calibration.py` compares probabilities with
 #: outcomes.
-SHALLOWER = 0.5
+SHALLOWER = 1.0
 
 #: The trajectories as multiples of the 80% half-interval, from the one that falls least to the one that falls most.
 _QUANTILES: Floats = np.array([NormalDist().inv_cdf((i + 0.5) / TRAJECTORIES) for i in range(TRAJECTORIES)])
@@ -42,14 +42,27 @@ _QUANTILES_80: Floats = _QUANTILES / NormalDist().inv_cdf(0.9)
 
 def ends(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
     """Return the forecast end of each job's loss curve, or the best loss so far if that is lower."""
-    known = roster.observed[rows] / np.maximum(roster.stride[rows], 1)
-    return np.minimum(forecast_ends(known, forecasts), roster.best[rows])
+    return forecast_ends(_ahead(roster, rows), forecasts, roster.best[rows])
 
 
-def forecast_ends(known: Floats, forecasts: ForecastTable) -> Floats:
-    """Return where curves of which so many losses are known are forecast to end."""
-    (fall,) = read_at((forecasts.fall,), FORESIGHT * known)
-    return np.asarray(forecasts.level - fall)
+def forecast_ends(ahead: Floats, forecasts: ForecastTable, best: Floats) -> Floats:
+    """Return where curves that end so many strides ahead are forecast to end, which is not above the best loss.
+
+    A curve that has ended ends at its best loss.
+    """
+    (fall,) = read_at((forecasts.fall,), ahead)
+    return np.where(ahead > 0, np.minimum(forecasts.level - fall, best), best)
+
+
+def strides_ahead(known: Floats, left: Floats) -> Floats:
+    """Return how far ahead a curve ends of which so many losses are known and left; NaN left for an unknown end."""
+    return np.fmin(FORESIGHT * known, left)
+
+
+def _ahead(roster: Roster, rows: Integers) -> Floats:
+    """Return how many strides ahead the curves of these jobs end."""
+    stride = np.maximum(roster.stride[rows], 1)
+    return strides_ahead(roster.observed[rows] / stride, roster.losses_left(rows) / stride)
 
 
 def reductions(roster: Roster, rows: Integers, forecasts: ForecastTable) -> Floats:
@@ -76,7 +89,9 @@ def strides_to_shares(
     goal = roster.first[rows, None] - shares * whole[:, None]
     path = np.minimum.accumulate(forecasts.mean, axis=1)
     strides = _crossings(path[:, None, :], goal, whole[:, None])
+    strides = np.maximum(strides, _next(roster, rows))
     strides[~_foreseen(roster, rows) | (whole <= 0)] = np.nan
+    strides[strides > _left(roster, rows)] = np.inf
     strides[reached(shares, reductions(roster, rows, forecasts)[:, None])] = 0.0
     return strides
 
@@ -92,11 +107,17 @@ def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) 
     half = np.where(apart > 0, forecasts.below[:, None, :], forecasts.above[:, None, :])
     paths = np.minimum.accumulate(forecasts.mean[:, None, :] - apart * half, axis=2)
     # A trajectory that ends above the best loss so far has already reached its whole reduction.
-    higher = np.maximum(paths[:, :, -1] - forecasts.mean[:, None, -1], 0.0)
-    end = np.minimum(ends(roster, rows, forecasts)[:, None] + SHALLOWER * higher, roster.best[rows, None])
+    ahead = _ahead(roster, rows)
+    own, mean = (
+        np.stack(list(read_at(tables, ahead)), axis=1)
+        for tables in (np.moveaxis(paths, 1, 0), (forecasts.mean,))
+    )
+    end = ends(roster, rows, forecasts)[:, None] + SHALLOWER * np.maximum(own - mean, 0.0)
+    end = np.minimum(end, roster.best[rows, None])
     to_share = first[:, None] - stop_at[:, None] * (first[:, None] - end)
     goal = np.where(np.isnan(target)[:, None], to_share, target[:, None])
     strides = _crossings(paths, goal, first[:, None] - goal)
+    strides = np.maximum(strides, _next(roster, rows))
     strides[roster.best[rows, None] <= goal] = 0.0
     strides.sort(axis=1)
 
@@ -105,6 +126,7 @@ def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) 
     strides[roster.diverged[rows]] = np.inf
     share = np.where(np.isnan(target), stop_at, 1.0)
     strides[reductions(roster, rows, forecasts) >= share - TOLERANCE] = 0.0
+    strides[strides > _left(roster, rows)] = np.inf
     strides[~roster.competes[rows] | (np.isnan(target) & np.isnan(stop_at))] = np.nan
     return strides
 
@@ -124,7 +146,8 @@ def chances(strides: Floats, available: Floats) -> Floats:
     before = np.take_along_axis(padded, count, axis=1)
     after = np.take_along_axis(padded, count + 1, axis=1)
     between = np.isfinite(after) & (after > before)
-    part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
+    with np.errstate(invalid="ignore"):
+        part = np.divide(available - before, after - before, out=np.zeros_like(available), where=between)
     # The first trajectory is at the middle of its quantile range, so the step to it is half a step.
     step = np.where(count == 0, 0.5, 1.0)
     inside = np.maximum(count - 0.5, 0.0) + step * part
@@ -136,10 +159,15 @@ def chances(strides: Floats, available: Floats) -> Floats:
     return chance
 
 
-def strides_for(strides: Floats, chance: float) -> Floats:
-    """Return the strides that suffice with at least this probability; infinite if none do."""
-    place = min(int(np.ceil(chance * TRAJECTORIES + 0.5)), TRAJECTORIES) - 1
-    return np.asarray(strides[:, place])
+def _left(roster: Roster, rows: Integers) -> Floats:
+    """Return the strides to each job's known end, beyond which nothing is reached: (jobs, 1)."""
+    left = roster.losses_left(rows)[:, None] / np.maximum(roster.stride[rows, None], 1)
+    return np.asarray(np.where(np.isnan(left), np.inf, left) * (1.0 + TOLERANCE))
+
+
+def _next(roster: Roster, rows: Integers) -> Floats:
+    """Return the strides to the next loss, before which nothing is reached that has not been: (jobs, 1)."""
+    return np.minimum(1.0 / np.maximum(roster.stride[rows, None], 1), _left(roster, rows))
 
 
 def _foreseen(roster: Roster, rows: Integers) -> Booleans:

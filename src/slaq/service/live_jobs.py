@@ -23,7 +23,7 @@ from slaq.core.events import (
 from slaq.core.explanation import standing_of
 from slaq.core.job import JobSpec, JobState
 from slaq.core.progress import has_shown_its_end
-from slaq.core.stopping import Aim, reduction_made
+from slaq.core.stopping import Aim, reduction_made, still_to_come
 from slaq.ports import Clock
 from slaq.service.event_broker import EventBroker
 from slaq.service.kinds import Kinds
@@ -223,7 +223,9 @@ class LiveJobs:
                 first, best = job.losses.first, job.losses.best
                 job.reduction = 0.0 if first is None or best is None else float(best != first)
             elif 0 < job.iteration < LONGEST_MEASURED:
-                job.reduction = reduction_made(self.store.observations(job.row.id).loss, aim, end.state)
+                seen = self.store.observations(job.row.id)
+                left = still_to_come(seen.iteration, seen.loss, job.total, asked["max_iterations"])
+                job.reduction = reduction_made(seen.loss, replace(aim, left=left), end.state)
             else:
                 return
             self.store.change(job.row.id, reduction=job.reduction)
