@@ -2,14 +2,12 @@
 
 from threading import Event, Thread
 
-from threadpoolctl import ThreadpoolController
-
-from slaq.core.one_thread import in_one_thread
+from slaq.core.one_thread import _pools, in_one_thread
 
 
 def threads() -> list[int]:
-    """Return the sizes of the pools that multiply matrices."""
-    return [pool["num_threads"] for pool in ThreadpoolController().select(user_api="blas").info()]
+    """Return the sizes of the pools that multiply NumPy's matrices; SciPy brings one of its own."""
+    return [pool["num_threads"] for pool in _pools().info()]
 
 
 def test_pools_are_given_back_by_the_last_to_leave() -> None:

@@ -55,7 +55,7 @@ def result(dataset: Any, function: Any = loss, **options: Any) -> str:
     return digest(model, optimizer, [])
 
 
-DATASETS = {
+DATASETS: dict[str, Callable[[], Any]] = {
     "TensorDataset": lambda: TensorDataset(*images()),
     "arrays": lambda: tuple(column.numpy() for column in images()),
     "a map-style dataset": Rows,
