@@ -1,6 +1,6 @@
 """Laws of what elastic training takes: datasets, losses, options; and one sentence for each that it cannot take."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np

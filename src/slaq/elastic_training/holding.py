@@ -10,13 +10,15 @@ from slaq.jobs.share import share
 class Holding:
     """The job that a training belongs to, if it belongs to one."""
 
-    def __init__(self, workers: int, most: int, context: Any) -> None:
+    def __init__(self, workers: int, most: int, context: Any, cards: int | None = None) -> None:
         #: Outside slaq.
         self._alone = workers
         self._most = most
         self._context = context
+        #: How many devices it was given, with a worker each; None where workers are processes of one device.
+        self.cards = cards
         #: As asked by `resize`.
-        self.fixed: int | None = None
+        self.fixed: int | None = cards
         self._job = reporting if context is None else context
         self.tell_use()
 

@@ -36,6 +36,8 @@ class Course:
     #: The modules, and whether each was in training mode at the start.
     modes: list[tuple[nn.Module, bool]] = field(default_factory=list)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    #: Those of workers that are processes with a card each.
+    others: tuple[torch.device, ...] = ()
     #: The norms of gradients are measured in every so many updates; 0 for never.
     measured_every: int = 0
 
@@ -206,7 +208,8 @@ def publish(board: Board, row: int, gradients: Sequence[Tensor | None]) -> None:
             place.copy_(gradient)
 
 
-def published(board: Board, row: int) -> Gradients:
-    """Return the gradients of a block that a worker wrote."""
+def published(board: Board, row: int, device: torch.device) -> Gradients:
+    """Return the gradients of a block that a worker wrote, on this device."""
     touched = board.touched[row].tolist()
-    return [place if there else None for place, there in zip(board.gradients(row), touched, strict=True)]
+    places = zip(board.gradients(row), touched, strict=True)
+    return [place.to(device) if there else None for place, there in places]
