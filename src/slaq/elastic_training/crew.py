@@ -62,7 +62,7 @@ class Crew:
         self._course = course
         self._board = board
         self._replica = Replica(course, board)
-        self._weights = Weights(course.model, board, copied=bool(course.others))
+        self._weights = Weights(course.model, board, copied=course.afresh)
         #: What workers with a card of their own are told, as a file.
         self._orders: int | None = None
         self._workers: list[CrewMember] = []
@@ -88,9 +88,10 @@ class Crew:
         if not self._weights.keep():
             self._end_workers()
         self._replica.buffers.publish()
+        workers = 1 if self._unlucky() else min(workers, self._course.most_processes)
         level = block_level(work.micro_batches, workers)
         starts = list(range(0, work.micro_batches, 1 << level))
-        wanted = 0 if self._unlucky() else min(workers, len(starts)) - 1
+        wanted = min(workers, len(starts)) - 1
         self._resize(wanted)
         tree = SumTree(work.micro_batches, merged)
         if not all(worker.ready for worker in self._workers):
@@ -199,7 +200,7 @@ class Crew:
             return
         self._weights.share()
         while len(self._workers) < wanted:
-            worker = self._spawned() if self._course.others else self._forked()
+            worker = self._spawned() if self._course.afresh else self._forked()
             self._poll.register(worker.replies, select.POLLIN)
             self._workers.append(worker)
         self.change_seconds = time.monotonic() - now
@@ -228,9 +229,10 @@ class Crew:
         return CrewMember(pid, ordering, replying, used=time.monotonic())
 
     def _spawned(self) -> CrewMember:
-        """Start a process for the first card that has none."""
-        taken = [worker.device for worker in self._workers]
-        device = next(one for one in self._course.others if taken.count(one) < self._course.others.count(one))
+        """Start a process afresh, for the first card that has none."""
+        taken, others = [worker.device for worker in self._workers], self._course.others
+        free = [one for one in others if taken.count(one) < others.count(one)]
+        device = free[0] if free else self._course.device
         if self._orders is None:
             self._orders = written_orders(self._course, self._board.rows)
         tokens = self._token_pipe()

@@ -47,9 +47,7 @@ class ElasticTraining(Iterator[Update]):
         shared = torch.device("cpu") if course.others else course.device
         self._board = Board(parameters, buffers, progress.rows, shared)
         self._crew = Crew(course, self._board)
-        self._holding = Holding(
-            workers, progress.rows, context, len(course.others) + 1 if course.others else None
-        )
+        self._holding = Holding(workers, progress.rows, context, fixed=course.most_processes < sys.maxsize)
         self._telling = Telling(self._holding, progress)
         self._context = context
         self._notice = LeavingNotice(self._heard)
@@ -95,7 +93,7 @@ class ElasticTraining(Iterator[Update]):
         """Compute with so many workers from the next update on, whatever the share is; None follows it again."""
         if workers is not None and workers < 1:
             raise ElasticError(f"workers is {workers}", "give a whole number from 1 on, or None")
-        self._holding.fixed = self._holding.cards if workers is None else workers
+        self._holding.resize(workers)
 
     @override
     def __next__(self) -> Update:

@@ -1,5 +1,6 @@
 """The model in one process, which computes micro-batches for a training."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -40,6 +41,16 @@ class Course:
     others: tuple[torch.device, ...] = ()
     #: The norms of gradients are measured in every so many updates; 0 for never.
     measured_every: int = 0
+
+    @property
+    def afresh(self) -> bool:
+        """Whether workers are started afresh: PyTorch with a card in sight computes no gradients in forked ones."""
+        return bool(self.others) or torch.cuda.device_count() > 0
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes can compute: on the CPU any number, else one for each device."""
+        return len(self.others) + 1 if self.others or self.device.type != "cpu" else sys.maxsize
 
     def measures(self, work: Work) -> bool:
         """Return whether the norm of each micro-batch's gradient is wanted in this update."""

@@ -60,4 +60,4 @@ def elastic(
     )
     saved = saved_state(settings.checkpoint, settings.context)
     progress = TrainingProgress(course, optimizer, settings, precision, saved)
-    return ElasticTraining(progress, settings.workers, settings.context)
+    return ElasticTraining(progress, max(settings.workers, len(devices)), settings.context)
