@@ -1,6 +1,7 @@
 """Small models, data and digests for the tests of elastic training."""
 
 import hashlib
+import os
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from torch.nn import functional
 
 import slaq
 from slaq.elastic_training import ElasticTraining, Update
+
+#: Where the tests train: `make test-gpu` has them use a card.
+DEVICE = os.environ.get("SLAQ_TEST_DEVICE", "cpu")
 
 
 def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -43,7 +47,7 @@ def momentum(model: nn.Module) -> torch.optim.Optimizer:
 
 def training(model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> ElasticTraining:
     """Return a training of the images, of ten updates a pass."""
-    told = {"batch_size": 32, "passes": 3, "micro_batches": 4, **options}
+    told = {"batch_size": 32, "passes": 3, "micro_batches": 4, "device": DEVICE, **options}
     return slaq.elastic(loss, model, optimizer, images(), **told)
 
 

@@ -66,7 +66,12 @@ class Board:
     """
 
     def __init__(
-        self, parameters: Sequence[Tensor], buffers: Sequence[Tensor], rows: int, device: torch.device
+        self,
+        parameters: Sequence[Tensor],
+        buffers: Sequence[Tensor],
+        rows: int,
+        device: torch.device,
+        file: int | None = None,
     ) -> None:
         self._parameters, self._buffers = TensorLayout(parameters), TensorLayout(buffers)
         #: Sum of losses, count, and whether the loss was given as a sum; squared norm of the gradient.
@@ -78,7 +83,9 @@ class Board:
         self._results = starts[6]
         self._gradients = self._results + rows * self._buffers.size
         self.size = max(self._gradients + rows * self._parameters.size, 1)
-        self.file = anonymous_file("slaq-elastic", self.size)
+        #: The driver makes one; a process that was not forked from it is given it.
+        self.file = anonymous_file("slaq-elastic", self.size) if file is None else file
+        self.rows = rows
         self._memory = mmap.mmap(self.file, self.size)
         self.parameters = self._parameters.views(self._memory, starts[0])
         #: Where nobody but the driver computes, buffers stay on its device, so that a GPU is never waited for.

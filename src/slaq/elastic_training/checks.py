@@ -35,6 +35,28 @@ def device_of(model: nn.Module) -> torch.device:
     return tensors[0][1].device
 
 
+def devices_of(asked: Any) -> tuple[torch.device, ...]:
+    """Return the devices that a training was given: one, several, or none where the model says."""
+    if asked is None:
+        return ()
+    named = list(asked) if isinstance(asked, list | tuple) else [asked]
+    try:
+        found = tuple(torch.device(one) for one in named)
+    except (RuntimeError, TypeError):
+        found = ()
+    if not found:
+        raise ElasticError(
+            f"device is {asked!r}", "give one such as 'cuda', or a list of them such as ['cuda:0', 'cuda:1']"
+        )
+    cards = torch.cuda.device_count()
+    for one in found:
+        if one.type == "cuda" and (one.index or 0) >= cards:
+            raise ElasticError(
+                f"there is no {one} here", f"give one of the {cards} cards there are, or 'cpu'"
+            )
+    return found
+
+
 def _check_model(model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ElasticError("the model has no parameter to train", "give one with requires_grad=True")

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+import torch
+
 from slaq.core.errors import ElasticError
 from slaq.elastic_training.board import Board
+from slaq.elastic_training.card_process import written_orders
 from slaq.elastic_training.replica import Course, Gradients, Replica, copied, merged, published, same
 from slaq.elastic_training.tree import SumTree, block_level
 from slaq.elastic_training.update import Work
 from slaq.elastic_training.weights import Weights
-from slaq.elastic_training.worker_process import DONE, NONE, ORDER, REPLY, TOKEN, run, take
+from slaq.elastic_training.worker_process import DONE, NONE, ORDER, READY, REPLY, TOKEN, run, take
 from slaq.engines.packing import unpack_error
 from slaq.engines.processes import how_it_ended
 
@@ -27,15 +30,21 @@ _log = logging.getLogger(__name__)
 KEPT = 30.0
 #: After so many lost workers in a row, none of which got anything done, the driver is alone for so many seconds.
 MOST_LOST, ALONE = 6, 60.0
+#: The program of a worker that is started afresh.
+BEGIN = "import sys; from slaq.elastic_training.card_process import main; main(sys.argv[1:])"
 
 
 @dataclass(slots=True)
-class ForkedWorker:
+class CrewMember:
     """A worker process, as its driver sees it."""
 
     pid: int
     orders: int
     replies: int
+    #: The card of its own; None for a forked process.
+    device: torch.device | None = None
+    #: Whether it can be given something to do: a new process first loads its libraries.
+    ready: bool = True
     #: Whether it holds a block.
     busy: bool = False
     #: When it last did.
@@ -53,8 +62,10 @@ class Crew:
         self._course = course
         self._board = board
         self._replica = Replica(course, board)
-        self._weights = Weights(course.model, board)
-        self._workers: list[ForkedWorker] = []
+        self._weights = Weights(course.model, board, copied=course.afresh)
+        #: What workers with a card of their own are told, as a file.
+        self._orders: int | None = None
+        self._workers: list[CrewMember] = []
         self._poll = select.poll()
         self._tokens: tuple[int, int] | None = None
         #: How many workers the last update was handed to, the driver among them.
@@ -77,14 +88,18 @@ class Crew:
         if not self._weights.keep():
             self._end_workers()
         self._replica.buffers.publish()
+        workers = 1 if self._unlucky() else min(workers, self._course.most_processes)
         level = block_level(work.micro_batches, workers)
         starts = list(range(0, work.micro_batches, 1 << level))
-        helpers = 0 if self._unlucky() else min(workers, len(starts)) - 1
-        self.used = helpers + 1
-        self._resize(helpers)
+        wanted = min(workers, len(starts)) - 1
+        self._resize(wanted)
         tree = SumTree(work.micro_batches, merged)
+        if not all(worker.ready for worker in self._workers):
+            self._receive(set(), tree, level, wait=False)
+        helpers = [worker for worker in self._workers if worker.ready][:wanted]
+        self.used = len(helpers) + 1
         try:
-            helped = self._hand_out(work, level, scale, starts, self._workers[:helpers])
+            helped = self._hand_out(work, level, scale, starts, helpers)
             first = self._replica.block(work, 0, level, scale)
             compared = None if self._checked or not helped else copied(first)
             tree.add(level, 0, first)
@@ -104,7 +119,7 @@ class Crew:
         return tree.complete[0]
 
     def _hand_out(
-        self, work: Work, level: int, scale: float, starts: list[int], workers: list[ForkedWorker]
+        self, work: Work, level: int, scale: float, starts: list[int], workers: list[CrewMember]
     ) -> int:
         """Give each worker a block, and leave the others for whoever is free first; return how many work."""
         if not workers:
@@ -157,12 +172,15 @@ class Crew:
                 self._bury(worker)
                 continue
             status, start, following, length = REPLY.unpack(written)
+            if status == READY:
+                worker.ready = True
+                continue
             worker.busy = following != NONE
             if status != DONE:
                 self._raise(_read(file, length), start)
             self._lost = 0
             missing.discard(start)
-            tree.add(level, start, published(self._board, start))
+            tree.add(level, start, published(self._board, start, self._course.device))
 
     def _raise(self, payload: bytes, start: int) -> None:
         error, text = unpack_error(memoryview(payload))
@@ -182,10 +200,12 @@ class Crew:
             return
         self._weights.share()
         while len(self._workers) < wanted:
-            self._workers.append(self._forked())
+            worker = self._spawned() if self._course.afresh else self._forked()
+            self._poll.register(worker.replies, select.POLLIN)
+            self._workers.append(worker)
         self.change_seconds = time.monotonic() - now
 
-    def _forked(self) -> ForkedWorker:
+    def _forked(self) -> CrewMember:
         tokens = self._token_pipe()
         (orders, ordering), (replying, replies) = os.pipe(), os.pipe()
         for stream in (sys.stdout, sys.stderr):
@@ -206,8 +226,29 @@ class Crew:
             run(self._course, self._board, parent, (orders, replies, tokens[0]))
         os.close(orders)
         os.close(replies)
-        self._poll.register(replying, select.POLLIN)
-        return ForkedWorker(pid, ordering, replying, used=time.monotonic())
+        return CrewMember(pid, ordering, replying, used=time.monotonic())
+
+    def _spawned(self) -> CrewMember:
+        """Start a process afresh, for the first card that has none."""
+        taken, others = [worker.device for worker in self._workers], self._course.others
+        free = [one for one in others if taken.count(one) < others.count(one)]
+        device = free[0] if free else self._course.device
+        if self._orders is None:
+            self._orders = written_orders(self._course, self._board.rows)
+        tokens = self._token_pipe()
+        (orders, ordering), (replying, replies) = os.pipe(), os.pipe()
+        files = (self._orders, self._board.file, orders, replies, tokens[0])
+        words = ["-c", BEGIN, str(os.getpid()), str(device), *map(str, files)]
+        # Not waited for by this object: the pid is, as that of any worker.
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, *words],
+            {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            file_actions=[(os.POSIX_SPAWN_DUP2, file, file) for file in files],
+        )
+        os.close(orders)
+        os.close(replies)
+        return CrewMember(pid, ordering, replying, device=device, ready=False, used=time.monotonic())
 
     def _token_pipe(self) -> tuple[int, int]:
         if self._tokens is None:
@@ -219,7 +260,7 @@ class Crew:
         """Return whether workers end as soon as they begin, as where memory is short."""
         return self._lost >= MOST_LOST and time.monotonic() - self._last_lost < ALONE
 
-    def _bury(self, worker: ForkedWorker) -> None:
+    def _bury(self, worker: CrewMember) -> None:
         how = self._dismiss(worker)
         self._lost += 1
         self._last_lost = time.monotonic()
@@ -233,7 +274,7 @@ class Crew:
                 how,
             )
 
-    def _dismiss(self, worker: ForkedWorker) -> str:
+    def _dismiss(self, worker: CrewMember) -> str:
         """End a worker, and return how it ended."""
         self._workers.remove(worker)
         self._poll.unregister(worker.replies)
@@ -250,6 +291,9 @@ class Crew:
     def _end_workers(self) -> None:
         for worker in [*self._workers]:
             self._dismiss(worker)
+        if self._orders is not None:
+            os.close(self._orders)
+            self._orders = None
 
     def close(self) -> None:
         """End all workers, and give the weights back to this process alone."""

@@ -10,27 +10,35 @@ from slaq.jobs.share import share
 class Holding:
     """The job that a training belongs to, if it belongs to one."""
 
-    def __init__(self, workers: int, most: int, context: Any) -> None:
+    def __init__(self, workers: int, most: int, context: Any, *, fixed: bool = False) -> None:
         #: Outside slaq.
         self._alone = workers
         self._most = most
         self._context = context
+        #: Whether the share, which is of cores, says nothing of what the training computes on: cards.
+        self._ignores_share = fixed
         #: As asked by `resize`.
-        self.fixed: int | None = None
+        self._asked: int | None = None
         self._job = reporting if context is None else context
         self.tell_use()
 
     def workers(self) -> int:
         """Return how many workers may compute the coming update."""
         found: float = self._alone
-        if self.fixed is not None:
-            found = self.fixed
+        if self._asked is not None:
+            found = self._asked
+        elif self._ignores_share:
+            found = self._alone
         elif self._context is not None:
             found = self._context.workers
         elif (held := share()) is not None:
             found = held.workers
         # A share that is a hair below a whole number is meant as that.
         return max(1, min(floor(found + 1e-6), self._most))
+
+    def resize(self, workers: int | None) -> None:
+        """Compute with so many, whatever the share is; None follows it again."""
+        self._asked = workers
 
     def leaves(self) -> bool:
         """Return whether the job was told to leave its machine, or to stop."""

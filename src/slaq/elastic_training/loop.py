@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from torch import nn
 from typing_extensions import override
 
@@ -43,9 +44,10 @@ class ElasticTraining(Iterator[Update]):
         self._progress = progress
         self._course = course = progress.course
         parameters, buffers = list(course.model.parameters()), list(course.model.buffers())
-        self._board = Board(parameters, buffers, progress.rows, course.device)
+        shared = torch.device("cpu") if course.others else course.device
+        self._board = Board(parameters, buffers, progress.rows, shared)
         self._crew = Crew(course, self._board)
-        self._holding = Holding(workers, progress.rows, context)
+        self._holding = Holding(workers, progress.rows, context, fixed=course.most_processes < sys.maxsize)
         self._telling = Telling(self._holding, progress)
         self._context = context
         self._notice = LeavingNotice(self._heard)
@@ -91,7 +93,7 @@ class ElasticTraining(Iterator[Update]):
         """Compute with so many workers from the next update on, whatever the share is; None follows it again."""
         if workers is not None and workers < 1:
             raise ElasticError(f"workers is {workers}", "give a whole number from 1 on, or None")
-        self._holding.fixed = workers
+        self._holding.resize(workers)
 
     @override
     def __next__(self) -> Update:

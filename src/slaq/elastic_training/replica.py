@@ -1,5 +1,6 @@
 """The model in one process, which computes micro-batches for a training."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -36,8 +37,20 @@ class Course:
     #: The modules, and whether each was in training mode at the start.
     modes: list[tuple[nn.Module, bool]] = field(default_factory=list)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    #: Those of workers that are processes with a card each.
+    others: tuple[torch.device, ...] = ()
     #: The norms of gradients are measured in every so many updates; 0 for never.
     measured_every: int = 0
+
+    @property
+    def afresh(self) -> bool:
+        """Whether workers are started afresh: PyTorch with a card in sight computes no gradients in forked ones."""
+        return bool(self.others) or torch.cuda.device_count() > 0
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes can compute: on the CPU any number, else one for each device."""
+        return len(self.others) + 1 if self.others or self.device.type != "cpu" else sys.maxsize
 
     def measures(self, work: Work) -> bool:
         """Return whether the norm of each micro-batch's gradient is wanted in this update."""
@@ -206,7 +219,8 @@ def publish(board: Board, row: int, gradients: Sequence[Tensor | None]) -> None:
             place.copy_(gradient)
 
 
-def published(board: Board, row: int) -> Gradients:
-    """Return the gradients of a block that a worker wrote."""
+def published(board: Board, row: int, device: torch.device) -> Gradients:
+    """Return the gradients of a block that a worker wrote, on this device."""
     touched = board.touched[row].tolist()
-    return [place if there else None for place, there in zip(board.gradients(row), touched, strict=True)]
+    places = zip(board.gradients(row), touched, strict=True)
+    return [place.to(device) if there else None for place, there in places]

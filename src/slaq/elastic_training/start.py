@@ -2,11 +2,10 @@
 
 from typing import Any, Unpack
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from slaq.elastic_training.checks import check_course, device_of
+from slaq.elastic_training.checks import check_course, device_of, devices_of
 from slaq.elastic_training.loop import ElasticTraining
 from slaq.elastic_training.options import ElasticOptions, Settings
 from slaq.elastic_training.pace import MEASURED_EVERY
@@ -41,8 +40,9 @@ def elastic(
     """
     settings = Settings(**options)
     check_course(loss, model, optimizer, settings.scheduler)
-    if settings.device is not None:
-        model.to(settings.device)
+    devices = devices_of(settings.device)
+    if devices:
+        model.to(devices[0])
     device = device_of(model)
     prepare(device)
     precision = Precision(settings.amp, device)
@@ -54,9 +54,10 @@ def elastic(
         transform=settings.transform,
         amp=precision.dtype,
         modes=modes_of(model),
-        device=torch.device(device),
+        device=device,
+        others=devices[1:],
         measured_every=MEASURED_EVERY if settings.measures else 0,
     )
     saved = saved_state(settings.checkpoint, settings.context)
     progress = TrainingProgress(course, optimizer, settings, precision, saved)
-    return ElasticTraining(progress, settings.workers, settings.context)
+    return ElasticTraining(progress, max(settings.workers, len(devices)), settings.context)

@@ -9,8 +9,10 @@ from slaq.elastic_training.board import Board
 class Weights:
     """The parameters of a model, whose memory is that of the board as long as other processes need them."""
 
-    def __init__(self, model: nn.Module, board: Board) -> None:
+    def __init__(self, model: nn.Module, board: Board, *, copied: bool = False) -> None:
         self._board = board
+        #: Whether the board has a copy of the weights: workers with a card of their own copy them from there.
+        self._copied = copied
         self._parameters = list(model.parameters())
         self._shared = False
         self._frozen = self._those_frozen()
@@ -29,7 +31,9 @@ class Weights:
         if self._shared:
             with torch.no_grad():
                 for parameter, shared in zip(self._parameters, self._board.parameters, strict=True):
-                    if parameter.data_ptr() != shared.data_ptr():
+                    if self._copied:
+                        shared.copy_(parameter)
+                    elif parameter.data_ptr() != shared.data_ptr():
                         shared.copy_(parameter)
                         parameter.data = shared
         frozen = self._those_frozen()
@@ -39,7 +43,7 @@ class Weights:
 
     def release(self) -> None:
         """Move the weights back: processes that are forked later have their own."""
-        if self._shared:
+        if self._shared and not self._copied:
             for parameter in self._parameters:
                 parameter.data = parameter.data.clone(memory_format=torch.preserve_format)
         self._shared = False

@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from slaq.elastic_training.board import Board
@@ -19,12 +20,15 @@ ORDER = struct.Struct("<qqqqiiid")
 REPLY = struct.Struct("<iiii")
 #: A block that nobody has taken yet.
 TOKEN = struct.Struct("<i")
-DONE, FAILED = 0, 1
+DONE, FAILED, READY = 0, 1, 2
 NONE = -1
 
 
-def serve(course: Course, board: Board, orders: int, replies: int, tokens: int) -> NoReturn:
-    """Compute until the driver closes its end."""
+def serve(
+    course: Course, board: Board, pipes: tuple[int, int, int], refresh: Callable[[], None] | None = None
+) -> NoReturn:
+    """Compute until the driver closes its end; `refresh` fetches the weights, where they are not shared."""
+    orders, replies, tokens = pipes
     replica = Replica(course, board)
     while True:
         written = os.read(orders, ORDER.size)
@@ -32,6 +36,8 @@ def serve(course: Course, board: Board, orders: int, replies: int, tokens: int) 
             os._exit(0)
         update, passed, offset, samples, micro_batches, start, level, scale = ORDER.unpack(written)
         work = Work(update=update, passed=passed, offset=offset, samples=samples, micro_batches=micro_batches)
+        if refresh is not None:
+            refresh()
         while start != NONE:
             try:
                 publish(board, start, replica.block(work, start, level, scale))
@@ -67,7 +73,7 @@ def run(course: Course, board: Board, parent: int, pipes: tuple[int, int, int]) 
     status = 1
     try:
         become_worker(parent)
-        serve(course, board, *pipes)
+        serve(course, board, pipes)
     except BaseException as error:
         sys.stderr.write(f"slaq: a worker of an elastic training ended: {error!r}\n")
     finally:
