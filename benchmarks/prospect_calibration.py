@@ -207,8 +207,9 @@ def fit_chances(asked: Chances, weight: Floats) -> Floats:
         made = q.made.clip(reliability.LEAST_MADE, reliability.MOST_MADE)
         time = np.log(q.time.clip(reliability.LEAST_TIME, reliability.MOST_TIME))
         # The logit at a knot is the sum of what it rises by up to there: rises are never below zero.
-        steps = np.cumsum(reliability.terms(q.said)[:, ::-1], axis=1)[:, ::-1]
-        x = np.column_stack((steps, time, np.log(made / (1.0 - made))))
+        place, share = reliability.between_knots(q.said)
+        rises = (place[:, None] + share[:, None] - np.arange(count - 1)).clip(0.0, 1.0)
+        x = np.column_stack((np.ones(len(rises)), rises, time, np.log(made / (1.0 - made))))
 
         def slope(at: Floats, x: Floats = x, w: Floats = w, came: Floats = q.came) -> Floats:
             return np.asarray(
@@ -262,7 +263,8 @@ def ends_of(asked: Times, table: Floats) -> tuple[Floats, Floats]:
     """Return the ends of the intervals that this table makes, in iterations."""
     rows = table[asked.whole.astype(int)]
     left = np.where(asked.whole, np.log(asked.left / asked.known), 0.0)
-    crossing = np.log(asked.expected / asked.known)
+    with np.errstate(divide="ignore"):
+        crossing = np.log(asked.expected / asked.known)
     low, high = (
         asked.known * np.exp(a * crossing + b * left + c) for a, b, c in (rows[:, :3].T, rows[:, 3:].T)
     )
