@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 
 from benchmarks.recorded_curves import RecordedCurve, read_curves, read_runs
 from benchmarks.tune_forecast import HELD_OUT
@@ -33,6 +34,8 @@ LEFT: Floats = np.array([2.0, 5.0, 10.0, 20.0, 40.0, 80.0])
 SHARES = (0.8, 0.9, 0.95)
 #: Curves are followed for so many losses.
 LONGEST = 400
+#: What keeps the logits of chances from growing without bound where nothing speaks against it.
+RIDGE = 1e-5
 DECILES = np.linspace(0.0, 1.0, 11)
 
 
@@ -207,16 +210,18 @@ def fit_chances(asked: Chances, weight: Floats) -> Floats:
         made = q.made.clip(reliability.LEAST_MADE, reliability.MOST_MADE)
         time = np.log(q.time.clip(reliability.LEAST_TIME, reliability.MOST_TIME))
         # The logit at a knot is the sum of what it rises by up to there: rises are never below zero.
-        steps = np.cumsum(reliability.terms(q.said)[:, ::-1], axis=1)[:, ::-1]
-        x = np.column_stack((steps, time, np.log(made / (1.0 - made))))
+        place, share = reliability.between_knots(q.said)
+        rises = (place[:, None] + share[:, None] - np.arange(count - 1)).clip(0.0, 1.0)
+        x = np.column_stack((np.ones(len(rises)), rises, time, np.log(made / (1.0 - made))))
 
-        def slope(at: Floats, x: Floats = x, w: Floats = w, came: Floats = q.came) -> Floats:
-            return np.asarray(
-                x.T @ (w * (1.0 / (1.0 + np.exp(-x @ at)) - came)) + 1e-4 * np.append(0.0, at[1:])
-            )
+        def cost(at: Floats, x: Floats = x, w: Floats = w, came: Floats = q.came) -> tuple[float, Floats]:
+            logit = x @ at
+            value = w @ (np.logaddexp(0.0, logit) - came * logit) + RIDGE * (at[1:] @ at[1:])
+            slope = x.T @ (w * (1.0 / (1.0 + np.exp(-logit)) - came)) + 2.0 * RIDGE * np.append(0.0, at[1:])
+            return float(value), slope
 
-        least = np.append(-np.inf, np.zeros(count + 1))
-        found = descend(slope, np.append(-3.0, np.full(count + 1, 0.3)), least=least)
+        bounds = [(None, None)] + [(0.0, None)] * (count + 1)
+        found = minimize(cost, np.full(count + 2, 0.3), jac=True, method="L-BFGS-B", bounds=bounds).x
         rows.append(np.append(np.cumsum(found[:count]), found[count:]))
     return np.array(rows)
 
@@ -262,7 +267,8 @@ def ends_of(asked: Times, table: Floats) -> tuple[Floats, Floats]:
     """Return the ends of the intervals that this table makes, in iterations."""
     rows = table[asked.whole.astype(int)]
     left = np.where(asked.whole, np.log(asked.left / asked.known), 0.0)
-    crossing = np.log(asked.expected / asked.known)
+    with np.errstate(divide="ignore"):
+        crossing = np.log(asked.expected / asked.known)
     low, high = (
         asked.known * np.exp(a * crossing + b * left + c) for a, b, c in (rows[:, :3].T, rows[:, 3:].T)
     )

@@ -26,7 +26,7 @@ from slaq.core.baselines import LastLoss, Strawman, WeightedFit
 from slaq.core.curve_forecaster import CurveForecaster, coming
 
 #: Sources of one kind are left out together.
-HELD_OUT = (
+HELD_OUT: tuple[tuple[str, ...], ...] = (
     ("algoperf",),
     ("benchopt", "accspd"),
     ("deepobs",),
@@ -146,7 +146,8 @@ def _importance(cases: Cases, mixed: Singles) -> Singles:
     members = np.bincount(cell)
     change = np.minimum(np.abs(cases.truth - cases.last) / cases.extent, 1)
     scale = np.maximum(np.bincount(cell, change) / np.maximum(members, 1), 0.003)
-    return np.where(members < 5, 0.0, 1.0 / (scale * np.maximum(members, 1)))[cell].astype(np.float32)
+    usual = np.where(members < 5, 0.0, 1.0 / (scale * np.maximum(members, 1)))
+    return np.asarray(usual[cell], dtype=np.float32)
 
 
 def fit(s: Samples, *, steps: int, ridge: float = 0.003, rate: float = 0.1) -> Tables:

@@ -38,6 +38,7 @@ BEYOND = (
     "A mix with other work",
     "Sensitivity",
     "Ablations",
+    "Chances and times",
     "Rivals on an exploratory search",
     "A day of the Philly trace",
 )

@@ -212,7 +212,7 @@ class TestTimes:
     @settings(max_examples=60, deadline=None)
     @given(curves, st.none() | st.integers(0, 300), st.floats(0.01, 16))
     def test_lie_inside_their_intervals(self, losses: list[float], left: int | None, units: float) -> None:
-        """An expected time lies in its interval, which ends where the job does and has no width once reached."""
+        """A time lies inside its interval, which ends where the job does; what is reached has no width."""
         roster = reported(losses)
         row = roster.rows()
         roster.iteration[row] = max(len(losses) - 1, 0)

@@ -32,11 +32,13 @@ def needed_cores(
     left = (roster.deadline[rows] - now).clip(0.0, None)
     stride = roster.stride[rows].astype(np.float64)
     fastest = roster.runtime.steady_seconds(rows, cpu, most[:, None])[:, 0] * stride
-    chance = probabilities(roster, rows, found, strides, (left / np.maximum(fastest, 1e-12))[:, None])[:, 0]
+    arrive = np.where(np.isfinite(strides), strides, 0.0)
+    available = np.column_stack((arrive, left / np.maximum(fastest, 1e-12)))
+    probability = probabilities(roster, rows, found, strides, available)
+    chance = probability[:, -1]
 
     # With n cores an iteration takes serial + cpu / n seconds; the time left gives the longest it may take.
-    arrive = np.where(np.isfinite(strides), strides, 0.0)
-    likely = strides_for(strides, probabilities(roster, rows, found, strides, arrive), LIKELY) * stride
+    likely = strides_for(strides, probability[:, :-1], LIKELY) * stride
     allowed = np.divide(left, likely, out=np.full(len(rows), np.inf), where=likely > 0)
     parallel = allowed - roster.runtime.steady_serial(rows)
     cores = roster.runtime.cores_for(rows, cpu, parallel).clip(0.0, most)

@@ -76,24 +76,20 @@ def corrected_chances(kind: Integers, said: Floats, time: Floats, made: Floats) 
 
     `kind` is the row of CHANCES; `time` the strides available for each known, like `said` of shape (jobs, points).
     """
-    table = CHANCES[kind]
-    part = terms(said)
-    logit = np.einsum("jpk,jk->jp", part, table[:, : len(KNOTS)])
+    table, each = CHANCES[kind], np.arange(len(kind))[:, None]
+    place, share = between_knots(said)
+    before = table[each, place]
+    logit = before + share * (table[each, place + 1] - before)
     logit += table[:, -2, None] * np.log(time.clip(LEAST_TIME, MOST_TIME))
     made = made.clip(LEAST_MADE, MOST_MADE)
     logit += (table[:, -1] * np.log(made / (1.0 - made)))[:, None]
     return np.asarray(1.0 / (1.0 + np.exp(-logit)))
 
 
-def terms(said: Floats) -> Floats:
-    """Return how much each of KNOTS counts in a linear interpolation at these shares: one more axis."""
+def between_knots(said: Floats) -> tuple[Integers, Floats]:
+    """Return the place of the knot before each of these shares, and how far on the way to the next one it is."""
     place = (np.searchsorted(KNOTS, said, side="right") - 1).clip(0, len(KNOTS) - 2)
-    share = (said - KNOTS[place]) / (KNOTS[place + 1] - KNOTS[place])
-    each = np.arange(len(KNOTS))
-    return np.asarray(
-        (each == place[..., None]) * (1.0 - share[..., None])
-        + (each == place[..., None] + 1) * share[..., None]
-    )
+    return place, (said - KNOTS[place]) / (KNOTS[place + 1] - KNOTS[place])
 
 
 def intervals(roster: Roster, rows: Integers, strides: Floats) -> tuple[Floats, Floats]:
