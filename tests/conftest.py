@@ -41,11 +41,17 @@ SLOW = (
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share a Spark session in one process, where it starts once, and mark what is slow."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that share a Spark session in one process, where it starts once, and mark what is slow.
+
+    Where several processes share the tests, those that are slow come first: else one of them, begun last, keeps one
+    process busy while the others have nothing left to do.
+    """
     for item in items:
         on_spark = "spark" in getattr(item, "fixturenames", ())
         if on_spark:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if on_spark or item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -62,30 +62,13 @@ class Curve:
     #: Whether the curve starts from the last loss instead of its own fit: better without noise, worse with noise.
     anchored: bool = False
 
-    def shape(self, t: Floats, age: int) -> Floats:
+    def shape(self, t: Floats, age: int | Floats) -> Floats:
         """Return shape(t) - shape(0), falling and convex, for a job that began `age` losses ago."""
         if self.family == "flat":
             return np.zeros_like(t)
         if self.family == "exponential":
             return self.parameter**t - 1.0
         return np.asarray((1.0 + t / (age - 1 + self.parameter)) ** -self.power - 1.0)
-
-    def line(self, count: int, age: int) -> tuple[Floats, Floats, float]:
-        """Return the filters, newest last, of the mean and of the slope, and the shape's value where the mean is.
-
-        With them the fit is  mean + slope * (shape(t) - value);  a slope that would rise is set to zero.
-        """
-        lags = np.arange(count - 1.0, -1.0, -1.0)
-        weights = self.decay**lags
-        weights /= weights.sum()
-        x = self.shape(-lags, age)
-        middle = float(weights @ x)
-        variance = weights @ (x - middle) ** 2
-        slope = weights * (x - middle) / variance if variance > 0 else np.zeros(count)
-        if not self.anchored:
-            return weights, slope, middle
-        # Windows are relative to their last loss.
-        return np.eye(count)[-1], slope, 0.0
 
 
 def _exponentials(decay: float, rates: tuple[float, ...], *, anchored: bool) -> Iterator[Curve]:
@@ -172,27 +155,50 @@ def filters(key: int) -> Singles:
     age = int(AGES[key])
     count = min(age, WINDOW)
     bank = np.zeros((ROWS, count))
-    for number, past in enumerate(TIMES):
+    for past, ahead, mean in zip(TIMES, AHEAD, MEAN, strict=True):
         if past and count - past < 2:
             continue
         known = slice(0, count - past)
-        for place, curve in enumerate(CURVES):
-            mean, slope, value = curve.line(count - past, age - past)
-            ahead = float(curve.shape(np.array([float(past)]), age - past)[0]) - value
-            bank[AHEAD[number].start + place, known] = mean + slope * ahead
-            if not past:
-                bank[SLOPES.start + place] = slope
-        for place, curve in enumerate(MEANS):
-            bank[MEAN[number].start + place, known], *_ = curve.line(count - past, age - past)
+        means, slopes, middles = _lines(count - past, age - past)
+        then = _shapes(np.array([float(past)]), age - past) - middles
+        bank[ahead, known] = means + slopes * then
+        bank[mean, known] = means[[CURVES.index(curve) for curve in MEANS]]
+        if not past:
+            bank[SLOPES] = slopes
     return bank.astype(np.float32)
+
+
+def _shapes(t: Floats, age: int) -> Floats:
+    """Return the shape of each curve: (curves, len(t))."""
+    return np.stack([curve.shape(t, age) for curve in CURVES])
+
+
+def _lines(count: int, age: int) -> tuple[Floats, Floats, Floats]:
+    """Return the filters, newest last, of each curve's mean and slope, and the shape's value where the mean is.
+
+    With them the fit is  mean + slope * (shape(t) - value);  a slope that would rise is set to zero.
+    """
+    lags = np.arange(count - 1.0, -1.0, -1.0)
+    weights = np.array([curve.decay for curve in CURVES])[:, None] ** lags
+    weights /= weights.sum(axis=1, keepdims=True)
+    x = _shapes(-lags, age)
+    middles = (weights * x).sum(axis=1, keepdims=True)
+    x -= middles
+    variances = (weights * x**2).sum(axis=1, keepdims=True)
+    slopes = np.divide(weights * x, variances, out=np.zeros_like(x), where=variances > 0)
+    # Windows are relative to their last loss.
+    anchored = np.array([curve.anchored for curve in CURVES])
+    weights[anchored], middles[anchored] = np.eye(count)[-1], 0.0
+    return weights, slopes, middles
 
 
 @lru_cache(maxsize=64)
 def falls(horizons: tuple[float, ...]) -> Singles:
     """Return shape(0) - shape(h), the fall at slope 1, by key: shape (keys, curves, horizons)."""
     t = np.array(horizons, dtype=float)
-    table = np.stack([[-curve.shape(t, int(age)) for curve in CURVES] for age in AGES])
-    return np.asarray(table, dtype=np.float32)
+    ages = AGES[:, None].astype(np.float64)
+    falls = [np.broadcast_to(-curve.shape(t, ages), (len(AGES), len(t))) for curve in CURVES]
+    return np.stack(falls, axis=1).astype(np.float32)
 
 
 @lru_cache(maxsize=64)

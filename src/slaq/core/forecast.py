@@ -96,8 +96,8 @@ def feed(
     places = places[-MEMORY:]
     restarts: list[int] = []
     # A bend announced at an ignored loss applies from the next loss on.
-    starts = np.unique(np.searchsorted(places, np.array(announced, dtype=np.int64)))
-    starts = starts[starts < len(places)].tolist()
+    begun = np.searchsorted(places, np.array(announced, dtype=np.int64)).tolist()
+    starts = sorted({start for start in begun if start < len(places)})
     for start, stop in pairwise([0, *starts, len(places)]):
         if start in starts:
             forecaster.bend(ROW)

@@ -4,7 +4,9 @@ What a forecaster knows after each loss follows from the losses before, except w
 suspected. So stretches without one are read as many jobs side by side, one for each of their losses.
 """
 
+from functools import lru_cache
 from itertools import accumulate
+from math import exp
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,10 +91,18 @@ def _compare(lane: CurveForecaster) -> None:
     errors = np.abs(ahead - np.diff(lane.window[:, -1])[:, None])
     errors[lane.count[:-1] < 2] = 0.0
     for kept, discount in ((lane.quick, evidence.QUICK_DISCOUNT), (lane.slow, evidence.SLOW_DISCOUNT)):
-        total = kept[0] * lane.size[0]
-        for row, error in enumerate(errors, start=1):
-            total = discount * total + error
-            kept[row] = np.minimum(total / lane.size[row], MOST_ERROR)
+        sums, fading = _discounts(discount)
+        many = len(errors)
+        total = sums[:many, :many] @ errors + fading[:many, None] * (kept[0] * lane.size[0])
+        kept[1:] = np.minimum(total / lane.size[1:, None], MOST_ERROR)
+
+
+@lru_cache(maxsize=2)
+def _discounts(discount: float) -> tuple[Floats, Floats]:
+    """Return what turns STRETCH terms into their discounted sums, and the discounts of what was there before."""
+    places = np.arange(STRETCH)
+    ago = np.maximum(np.subtract.outer(places, places), 0)
+    return np.tril(discount**ago), np.asarray(discount ** (places + 1.0), dtype=np.float64)
 
 
 def _judge(lane: CurveForecaster) -> Booleans:
@@ -116,14 +126,17 @@ def _judge(lane: CurveForecaster) -> Booleans:
 def _stretch(lane: CurveForecaster, off: Floats, tried: Booleans) -> None:
     """Fill in how much wider the intervals are than those of other jobs, once all else is known."""
     rows = np.arange(len(off))
-    halves = np.stack(lane.next_halves(rows, lane.weight[:-1], lane.ahead(rows)), axis=1)
-    signed = np.stack((-off, off), axis=1)
-    stretch = lane.stretch[0]
-    for row in range(len(off)):
-        if tried[row]:
-            outside = signed[row] > np.exp(stretch) * halves[row]
-            stretch = (stretch + STEP * (outside - OUTSIDE)).clip(-MOST_STRETCH, MOST_STRETCH)
-        lane.stretch[row + 1] = stretch
+    halves = lane.next_halves(rows, lane.weight[:-1], lane.ahead(rows))
+    for side, (half, signed) in enumerate(zip(halves, (-off, off), strict=True)):
+        stretch = float(lane.stretch[0, side])
+        stretches = []
+        # In plain numbers: each depends on the one before.
+        for judged, width, beyond in zip(tried.tolist(), half.tolist(), signed.tolist(), strict=True):
+            if judged:
+                found = stretch + STEP * ((beyond > exp(stretch) * width) - OUTSIDE)
+                stretch = min(max(found, -MOST_STRETCH), MOST_STRETCH)
+            stretches.append(stretch)
+        lane.stretch[1:, side] = stretches
 
 
 def _summed(start: float, terms: Floats, discount: ArrayLike) -> Floats:

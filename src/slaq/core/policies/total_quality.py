@@ -79,22 +79,21 @@ def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity:
     left = capacity - int(units.sum())
     if left <= 0:
         return units
-    # One column per segment of the grid: the units left in it, and the gain of each.
-    grid, gain = candidates.grid, candidates.gain
-    held = grid.clip(units[:, None], upper[:, None])
-    width = held[:, 1:] - held[:, :-1]
-    slope = gain[:, 1:] - gain[:, :-1]
-    slope *= candidates.weight[:, None]
-    slope /= grid[1:] - grid[:-1]
+    # One row per segment of the grid: the units left in it, and the gain of each.
+    grid, gain = candidates.grid[:, None], candidates.gain.T
+    width = np.diff(np.clip(grid, units, upper), axis=0)
+    slope = np.diff(gain, axis=0)
+    slope *= candidates.weight
+    slope /= np.diff(grid, axis=0)
     return units + _steepest(slope, width, candidates.order, left)
 
 
 def _steepest(slope: Floats, width: Integers, order: Integers, left: int) -> Integers:
     """Return the units per job in the steepest segments: `left` units in all, or fewer if fewer segments rise."""
     cut = _cut(slope.ravel(), width.ravel(), left)
-    units: Integers = np.einsum("ij,ij->i", width, slope > cut)
+    units: Integers = np.einsum("ij,ij->j", width, slope > cut)
     if cut > 0:
-        level = np.einsum("ij,ij->i", width, slope == cut)
+        level = np.einsum("ij,ij->j", width, slope == cut)
         rows = level.nonzero()[0]
         units[rows] += in_turn(level[rows], order[rows], left - int(units.sum()))
     return units
