@@ -15,10 +15,11 @@ from slaq.cli.verbs.serve import command as serve
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Arguments that make an example short; one that takes none has none.
-SHORT = {"pytorch_script.py": ["2"], "unmodified_script.py": ["5"]}
+SHORT = {"elastic_text.py": ["1"], "pytorch_script.py": ["2"], "unmodified_script.py": ["5"]}
 #: A part of what each prints.
 PRINTS = {
     "custom_algorithm.py": "weights found: [",
+    "elastic_text.py": "pass 1: loss on held-out text 2.",
     "pytorch_script.py": "accuracy",
     "sklearn_grid.py": "rate 0.01 ",
     "spark_mllib.py": "GBTClassificationModel",
@@ -55,7 +56,7 @@ def run(folder: Path, *words: str) -> str:
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_runs(name: str, folder: Path) -> None:
     """It exits with 0 and prints what it is about."""
-    if name == "pytorch_script.py" and importlib.util.find_spec("torch") is None:
+    if name in ("elastic_text.py", "pytorch_script.py") and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
     assert PRINTS[name] in run(folder, sys.executable, name, *SHORT.get(name, []))
 
