@@ -1,6 +1,6 @@
 """Laws of products in one thread."""
 
-from threading import Event, Thread
+from threading import Thread
 
 from slaq.core.one_thread import _pools, in_one_thread
 
@@ -10,27 +10,29 @@ def threads() -> list[int]:
     return [pool["num_threads"] for pool in _pools().info()]
 
 
-def test_pools_are_given_back_by_the_last_to_leave() -> None:
-    """Inside, products have one thread, however calls overlap; after the last, as many as before the first."""
+def test_products_have_one_thread_in_any_thread_and_pools_are_given_back() -> None:
+    """Inside, products have one thread, in calls that overlap and nest too; after the last, as many as before."""
     before = threads()
-    entered, leave = Event(), Event()
+    seen: list[list[int]] = []
 
     @in_one_thread
-    def stay() -> None:
-        entered.set()
-        assert leave.wait(10)
+    def look() -> None:
+        seen.append(threads())
 
     @in_one_thread
-    def look() -> list[int]:
-        return threads()
+    def nest() -> None:
+        look()
+        seen.append(threads())
 
-    other = Thread(target=stay)
-    other.start()
-    assert entered.wait(10)
-    assert set(look()) <= {1}
-    assert set(threads()) <= {1}
-    leave.set()
-    other.join()
+    for _ in range(3):
+        others = [Thread(target=nest) for _ in range(4)]
+        for other in others:
+            other.start()
+        nest()
+        for other in others:
+            other.join()
+    assert len(seen) == 30
+    assert all(set(one) <= {1} for one in seen)
     assert threads() == before
 
 
