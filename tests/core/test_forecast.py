@@ -74,7 +74,7 @@ def test_the_papers_families_are_foreseen(curve: "type") -> None:
 
 @given(growth=st.floats(1.25, 1.4), left=st.integers(14, 20))
 def test_a_fall_that_grows_is_foreseen_to_go_on(growth: float, left: int) -> None:
-    """Where each fall is larger than the one before, more of the fall to come is foreseen than by the paper's fit."""
+    """Where each fall is larger than the one before, more of it is foreseen to come than by the paper's fit."""
     truth = -(growth ** np.arange(left + 1.0))
     ours, paper = (
         truth[-1] - slaq.forecast(truth, 10, method=method).mean[0] for method in ("slaq", "weighted-fit")

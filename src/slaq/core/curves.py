@@ -76,7 +76,8 @@ class Curve:
             return np.zeros_like(t)
         if self.family == "accelerating":
             rate = (self.parameter**self.lasts - 1.0) / self.lasts
-            return 1.0 - self.parameter ** np.minimum(t, 0.0) - rate * t.clip(0.0, self.lasts)
+            past = self.parameter ** np.minimum(t, 0.0)
+            return np.asarray(1.0 - past - rate * t.clip(0.0, self.lasts))
         if self.family == "exponential":
             return self.parameter**t - 1.0
         return np.asarray((1.0 + t / (age - 1 + self.parameter)) ** -self.power - 1.0)
