@@ -41,12 +41,22 @@ COUNTS = (0.3, 1.0, 0.3)
 #: How often the losses of a curve are kept, and the share of them that is left out at the start: the same curve as
 #: a slower job, or one heard of late, would have shown it.
 VIEWS = ((1, 0.0, 1.0), (3, 0.0, 0.5), (1, 0.125, 0.35))
+#: The same curve with ever longer pauses: its losses at the powers of a number between these, cases relative to the
+#: first view. So recorders and solvers that look ever less often show it; it falls faster and faster.
+PAUSES, PAUSED = (1.08, 1.3), 0.35
 #: What a sample of the other views counts.
 MADE_UP = 0.3
-#: Samples that each step of the descent looks at.
-BATCH = 3000
+#: The fewest losses of a curve in the other views.
+SHORTEST = 14
+#: Added to the prior of an accelerating curve before the first of `evidence.STAGES`: two or three losses fit any.
+BARRED = -20.0
+#: Samples that each step of the descent looks at, and the last part of the steps whose mean is the result, so that
+#: it does not depend on which samples came last.
+BATCH, SETTLING = 3000, 0.4
 #: The numbers of losses known from which forecasts are judged.
 EARLIEST = (4, 10, 20)
+#: Cases of each family that are judged.
+JUDGED = 800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +113,14 @@ class Tables:
         return said + taken.clip(-1.0, 1.0)[:, None] * falls, falls / usual[:, None], taken
 
 
+def barred() -> Singles:
+    """Return what is added to the priors, so that no fall is said to grow before there are losses to show it."""
+    found = np.zeros((evidence.COLUMNS, families.MANY), dtype=np.float32)
+    grows = np.array([curve.family == "accelerating" for curve in families.CURVES])
+    found[:: evidence.COLUMNS // 2, grows] = BARRED
+    return found
+
+
 def collect(curves: list[RecordedCurve], cases: Cases) -> Samples:
     """Replay the curves and note what every family member says at every case."""
     many, pasts = families.MANY, len(families.PAST)
@@ -151,17 +169,21 @@ def _importance(cases: Cases, mixed: Singles) -> Singles:
 
 
 def fit(s: Samples, *, steps: int, ridge: float = 0.003, rate: float = 0.1) -> Tables:
-    """Minimise the absolute error by stochastic gradients (Adam), pulled towards flat tables that change slowly."""
+    """Minimise the absolute error by stochastic gradients (Adam), pulled towards flat tables that change slowly.
+
+    The tables are the mean of those after each of the last steps.
+    """
     rng = np.random.default_rng(0)
     everything = s
     usual = everything.importance.mean()
     shape = evidence.COLUMNS
     tables = Tables(
-        prior=np.zeros((shape, s.said.shape[1]), dtype=np.float32),
+        prior=barred(),
         sharpness=np.full((shape, s.errors.shape[2]), 0.5, dtype=np.float32),
         trust=np.zeros((shape, s.missed.shape[2]), dtype=np.float32),
     )
     moments = [(np.zeros_like(p), np.zeros_like(p)) for p in tables.parameters()]
+    kept, counted = [np.zeros_like(p) for p in tables.parameters()], 0
     for step in range(1, steps + 1):
         s = everything.where(
             rng.choice(len(everything.truth), min(BATCH, len(everything.truth)), replace=False)
@@ -181,7 +203,7 @@ def fit(s: Samples, *, steps: int, ridge: float = 0.003, rate: float = 0.1) -> T
         past = np.einsum("nc,nck->nk", weights, s.missed)
         slope = weights * (each - (weights * each).sum(axis=1, keepdims=True))
         gradients = [
-            s.mixed.T @ slope + ridge * _smoothness(tables.prior),
+            s.mixed.T @ slope + ridge * _smoothness(tables.prior - barred()),
             -s.mixed.T @ np.einsum("nc,nck->nk", slope, s.errors),
             s.mixed.T @ (past * shared[:, None]) + 0.6 * ridge * tables.trust / tables.trust.size,
         ]
@@ -191,7 +213,11 @@ def fit(s: Samples, *, steps: int, ridge: float = 0.003, rate: float = 0.1) -> T
             second[...] += 0.005 * (gradient**2 - second)
             parameter[...] -= speed * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.995**step)) + 1e-8)
         np.maximum(tables.sharpness, 0.0, out=tables.sharpness)
-    return tables
+        if step > (1 - SETTLING) * steps:
+            kept = [total + parameter for total, parameter in zip(kept, tables.parameters(), strict=True)]
+            counted += 1
+    prior, sharpness, trust = (np.asarray(total / counted, dtype=np.float32) for total in kept)
+    return Tables(prior=prior, sharpness=sharpness, trust=trust)
 
 
 def _smoothness(prior: Singles) -> Singles:
@@ -208,12 +234,27 @@ def views(curves: list[RecordedCurve], per_family: int, seed: int) -> Samples:
     parts = []
     for number, (stride, late, share) in enumerate(VIEWS):
         seen = [replace(c, losses=c.losses[int(late * len(c.losses)) :: stride]) for c in curves]
-        seen = [c for c in seen if np.ptp(c.losses) > 0 and (number == 0 or len(c.losses) >= 14)]
         rng = np.random.default_rng(seed + number)
-        cases = cut(seen, rng, per_family=round(per_family * share), earliest=2)
-        part = collect(seen, cases)
-        parts.append(part if number == 0 else replace(part, importance=part.importance * MADE_UP))
+        parts.append(_view(seen, rng, round(per_family * share), made_up=number > 0))
+    rng = np.random.default_rng(seed + len(VIEWS))
+    seen = [with_pauses(curve, rng.uniform(*PAUSES)) for curve in curves]
+    parts.append(_view(seen, rng, round(per_family * PAUSED), made_up=True))
     return Samples.of(parts)
+
+
+def with_pauses(curve: RecordedCurve, factor: float) -> RecordedCurve:
+    """Return the losses of the curve at its beginning and at the powers of the factor."""
+    last = len(curve.losses) - 1
+    places = factor ** np.arange(np.log(max(last, 1)) / np.log(factor))
+    return replace(curve, losses=curve.losses[np.unique([0, *places.astype(int).tolist()])])
+
+
+def _view(
+    curves: list[RecordedCurve], rng: np.random.Generator, per_family: int, *, made_up: bool
+) -> Samples:
+    chosen = [c for c in curves if np.ptp(c.losses) > 0 and not (made_up and len(c.losses) < SHORTEST)]
+    found = collect(chosen, cut(chosen, rng, per_family=per_family, earliest=2))
+    return replace(found, importance=found.importance * MADE_UP) if made_up else found
 
 
 #: Horizons at which intervals are fitted.
@@ -420,15 +461,22 @@ def source(tables: Tables, below: Singles, above: Singles) -> str:
     return "\n".join([*lines, "# fmt: on", ""])
 
 
+def begin() -> None:
+    """Begin with flat tables if those there are were made for other curves."""
+    if evidence.PRIOR.shape[1] != families.MANY:
+        evidence.PRIOR = np.zeros((evidence.COLUMNS, families.MANY), dtype=np.float32)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with index.csv.gz and <source>.npz")
     parser.add_argument("--runs", type=Path, default=Path("replication/curves/recorded.jsonl"))
     parser.add_argument("--cases", type=int, default=450, help="cases per family")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--write", type=Path, help="write the tables as Python source to this file")
     options = parser.parse_args()
+    begin()
     curves = read_curves(options.data) + read_runs(options.runs)
     samples = views(curves, options.cases, options.seed)
     print(f"{len(samples.truth)} cases", flush=True)
@@ -436,7 +484,7 @@ def main() -> None:
         sources: fit(samples.where(~np.isin(samples.source, sources)), steps=options.steps)
         for sources in HELD_OUT
     }
-    judge(curves, 400, fitted)
+    judge(curves, JUDGED, fitted)
     found = left_out_spans(curves, options.cases // 2, options.seed + 50, fitted)
     judge_widths(found)
     if options.write:

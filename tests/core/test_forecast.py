@@ -72,6 +72,24 @@ def test_the_papers_families_are_foreseen(curve: "type") -> None:
         assert abs(found.mean[0] - truth[known + 9]) < most * np.ptp(truth)
 
 
+@given(growth=st.floats(1.25, 1.4), left=st.integers(14, 20))
+def test_a_fall_that_grows_is_foreseen_to_go_on(growth: float, left: int) -> None:
+    """Where each fall is larger than the one before, more of it is foreseen to come than by the paper's fit."""
+    truth = -(growth ** np.arange(left + 1.0))
+    ours, paper = (
+        truth[-1] - slaq.forecast(truth, 10, method=method).mean[0] for method in ("slaq", "weighted-fit")
+    )
+    assert ours > paper
+
+
+@given(first=modest, second=modest)
+def test_two_losses_show_no_growth(first: float, second: float) -> None:
+    """From two losses no fall is foreseen that is faster than the one between them."""
+    mean = slaq.forecast([first, second], HORIZONS).mean
+    fall = max(first - second, 0.0) * np.array(HORIZONS)
+    assert (min(first, second) - mean <= 1.0001 * fall + 1e-6 * (1 + abs(first) + abs(second))).all()
+
+
 def test_noise_is_smoothed() -> None:
     """For a constant plus noise, the forecast is nearer to the constant than the last loss usually is."""
     rng = np.random.default_rng(3)

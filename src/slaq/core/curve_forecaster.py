@@ -53,7 +53,7 @@ class CurveForecaster(Rows, Forecaster):
     `curves` in the shapes below stands for len(CURVES). Errors, levels and slopes are kept in units of the row's
     size, in single precision. Curves are compared by ratios of errors only, so scaling or shifting the losses
     changes no weight. `families` names the families whose curves are averaged; by default all of "exponential",
-    "power" and "flat".
+    "power", "accelerating" and "flat".
     """
 
     def __init__(self, size: int = 0, families: Sequence[str] = curves.FAMILIES) -> None:

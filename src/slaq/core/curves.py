@@ -9,7 +9,12 @@ loss costs the same however long the history is.
     exponential  mu**t                 mu^(k-b)+c             L-BFGS and other linear convergence
     power        (1 + t/age)**-p       1/(ak^2+bk+c)+d        p = 1 and 2 are the paper's 1/k and 1/k^2
                                                               ends; p = 1/2 the slower ones of SGD
+    accelerating 1 - growth**t         none: the paper's families only flatten. Solvers and boosting that leave a
+                                       plateau, schedules that cool the learning rate down
     flat         no slope              a smoothed or last loss
+
+Nothing falls ever faster for long, and gains have to be concave. So an accelerating curve goes on as a straight
+line, at the mean rate that its growth would have until it `lasts` no more, and is flat from there.
 
 Losses are weighted by decay**lag: with a small decay a fit follows the last few losses, with a large one the
 whole window. The same filters, applied to the losses known some iterations ago, tell how far off each curve would
@@ -32,7 +37,7 @@ OLDEST = 6 * WINDOW
 
 SHARP, QUICK, MEDIUM, LONG = 0.4, 0.6, 0.85, 0.97
 
-FAMILIES = ("exponential", "power", "flat")
+FAMILIES = ("exponential", "power", "accelerating", "flat")
 
 #: From so many losses ago the present loss is forecast again.
 PAST = (4, 10)
@@ -55,17 +60,24 @@ class Curve:
     family: str
     #: Weight of a loss relative to the next; 0 uses the last loss only.
     decay: float
-    #: For an exponential: mu. For a power law: the iterations that it began before its first loss.
+    #: For an exponential: mu. For a power law: the iterations that it began before its first loss. For an
+    #: accelerating curve: the factor by which each fall was larger than the one before.
     parameter: float = 0.0
     #: p of a power law.
     power: float = 0.0
+    #: The iterations for which an accelerating curve still falls.
+    lasts: float = 0.0
     #: Whether the curve starts from the last loss instead of its own fit: better without noise, worse with noise.
     anchored: bool = False
 
     def shape(self, t: Floats, age: int | Floats) -> Floats:
-        """Return shape(t) - shape(0), falling and convex, for a job that began `age` losses ago."""
+        """Return shape(t) - shape(0), falling, and convex for t > 0, for a job that began `age` losses ago."""
         if self.family == "flat":
             return np.zeros_like(t)
+        if self.family == "accelerating":
+            rate = (self.parameter**self.lasts - 1.0) / self.lasts
+            past = self.parameter ** np.minimum(t, 0.0)
+            return np.asarray(1.0 - past - rate * t.clip(0.0, self.lasts))
         if self.family == "exponential":
             return self.parameter**t - 1.0
         return np.asarray((1.0 + t / (age - 1 + self.parameter)) ** -self.power - 1.0)
@@ -81,6 +93,11 @@ def _powers(decay: float, ages: tuple[tuple[float, float], ...], *, anchored: bo
         yield Curve("power", decay, age, power, anchored=anchored)
 
 
+def _accelerating(decay: float, kinds: tuple[tuple[float, float], ...]) -> Iterator[Curve]:
+    for growth, lasts in kinds:
+        yield Curve("accelerating", decay, growth, lasts=lasts, anchored=True)
+
+
 #: The curves that are fitted to every job, in the order of the rows of `evidence.PRIOR`.
 CURVES: tuple[Curve, ...] = (
     Curve("flat", 0.0, anchored=True),
@@ -91,13 +108,13 @@ CURVES: tuple[Curve, ...] = (
     *_powers(
         SHARP, ((0.5, 1), (0.5, 10), (1, 0.5), (1, 5), (1, 40), (2, 1), (2, 10), (2, 40)), anchored=True
     ),
-    *_exponentials(MEDIUM, (0.5, 0.8), anchored=True),
+    *_exponentials(MEDIUM, (0.5,), anchored=True),
     *_powers(MEDIUM, ((1, 0.5), (2, 1), (2, 10)), anchored=True),
+    *_accelerating(SHARP, ((1.3, 5), (1.3, 10), (1.15, 10), (1.05, 20))),
     *_exponentials(QUICK, (0.5, 0.7, 0.85, 0.93, 0.97), anchored=False),
     *_powers(QUICK, ((0.5, 1), (1, 0.5), (1, 5), (2, 1)), anchored=False),
-    *_exponentials(MEDIUM, (0.93, 0.97), anchored=False),
     *_powers(MEDIUM, ((0.5, 1), (1, 0.5), (1, 40), (2, 1)), anchored=False),
-    *_powers(LONG, ((1, 0.5), (1, 40), (2, 1)), anchored=False),
+    *_powers(LONG, ((1, 0.5), (1, 40)), anchored=False),
 )
 
 MANY = len(CURVES)

@@ -18,7 +18,7 @@ QUICK_DISCOUNT, SLOW_DISCOUNT = 0.5, 0.85
 #: Discount of the changes by which noise is told from a steady fall.
 NOISE_DISCOUNT = 0.8
 #: An error counts as at least this share of the mean over the curves, because an exact hit may be chance.
-LEAST_ERROR = 0.003
+LEAST_ERROR = 0.001
 #: No curve's weight is less than exp(LEAST_LOGIT) times that of the best.
 LEAST_LOGIT = -25.0
 #: The numbers of losses at which the next column of the tables begins.
