@@ -41,12 +41,13 @@ DECILES = np.linspace(0.0, 1.0, 11)
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """Questions whether a target is made in time; the first four are what `corrected_chances` takes."""
+    """Questions whether a target is made in time; the first five are what `corrected_chances` takes."""
 
     kind: Integers
     said: Floats
     time: Floats
     made: Floats
+    known: Floats
     #: 1 where it was made in time, else 0.
     came: Floats
     curve: Integers
@@ -107,16 +108,9 @@ class Watched:
         for kind, said, time, far, by, curve, column, known in later:
             moment = self.found[curve, column]
             fair = moment > known
-            asked.append(
-                Chances(
-                    kind[fair],
-                    said[fair],
-                    time[fair],
-                    far[fair],
-                    (moment <= by)[fair].astype(float),
-                    curve[fair],
-                )
-            )
+            in_time, told = (moment <= by).astype(float), np.full(len(kind), float(known))
+            every = Chances(kind, said, time, far, told, in_time, curve)
+            asked.append(where(every, fair))
         return asked, times
 
     def _times(self, going: Integers, forecasts: ForecastTable, known: int) -> Times:
@@ -144,7 +138,7 @@ class Watched:
         said = chances(strides, np.broadcast_to(LEFT, (len(going), len(LEFT))).copy())[place, column]
         return Chances(
             np.zeros(len(place), dtype=np.int64), said, LEFT[column] / known, far[place],
-            (moment[place] <= known + LEFT[column]).astype(float), going[place],
+            np.full(len(place), float(known)), (moment[place] <= known + LEFT[column]).astype(float), going[place],
         )  # fmt: skip
 
     def _shares(
@@ -207,12 +201,12 @@ def fit_chances(asked: Chances, weight: Floats) -> Floats:
     for kind in range(3):
         q = where(asked, asked.kind == kind)
         w = weight[asked.kind == kind] / weight[asked.kind == kind].sum()
-        made = q.made.clip(reliability.LEAST_MADE, reliability.MOST_MADE)
         time = np.log(q.time.clip(reliability.LEAST_TIME, reliability.MOST_TIME))
         # The logit at a knot is the sum of what it rises by up to there: rises are never below zero.
         place, share = reliability.between_knots(q.said)
         rises = (place[:, None] + share[:, None] - np.arange(count - 1)).clip(0.0, 1.0)
-        x = np.column_stack((np.ones(len(rises)), rises, time, np.log(made / (1.0 - made))))
+        constant = reliability.constant_terms(q.made, q.known)
+        x = np.column_stack((np.ones(len(rises)), rises, time, *constant))
 
         def cost(at: Floats, x: Floats = x, w: Floats = w, came: Floats = q.came) -> tuple[float, Floats]:
             logit = x @ at
@@ -220,8 +214,11 @@ def fit_chances(asked: Chances, weight: Floats) -> Floats:
             slope = x.T @ (w * (1.0 / (1.0 + np.exp(-logit)) - came)) + 2.0 * RIDGE * np.append(0.0, at[1:])
             return float(value), slope
 
-        bounds = [(None, None)] + [(0.0, None)] * (count + 1)
-        found = minimize(cost, np.full(count + 2, 0.3), jac=True, method="L-BFGS-B", bounds=bounds).x
+        # What is said with more losses known may be worth less, and is never taken to be worth more.
+        bounds = [(None, None)] + [(0.0, None)] * (count + 1) + [(None, 0.0)]
+        found = minimize(
+            cost, np.append(np.full(count + 2, 0.1), 0.0), jac=True, method="L-BFGS-B", bounds=bounds
+        ).x
         rows.append(np.append(np.cumsum(found[:count]), found[count:]))
     return np.array(rows)
 
@@ -257,7 +254,7 @@ def corrected(asked: Chances, table: Floats) -> Floats:
     before, reliability.CHANCES = reliability.CHANCES, table
     try:
         return reliability.corrected_chances(
-            asked.kind, asked.said[:, None], asked.time[:, None], asked.made
+            asked.kind, asked.said[:, None], asked.time[:, None], asked.made, asked.known
         )[:, 0]
     finally:
         reliability.CHANCES = before

@@ -82,7 +82,7 @@ def sections(results: Results) -> list[Section]:
         kind: max(abs(row["said"] - row["came_true"]) for row in found["bands"])
         for kind, found in chances.items()
     }
-    far = [f"{KINDS[kind]}: {number(off, 2)}" for kind, off in worst.items() if off > WITHIN]
+    far = [f"{KINDS[kind]}: {number(off, 3)}" for kind, off in worst.items() if off > WITHIN]
     late = [f"{name}: {number(row['off'], 1)}" for name, row in times.items() if row["off"] > NEAR]
     return [
         Section(
@@ -128,7 +128,7 @@ def _chances_table(results: Results, worst: dict[str, float]) -> str:
             KINDS[kind],
             number(sum(row["cases"] for row in found["bands"])),
             *(shown(found[each], 3) for each in ("brier", "brier_of_trajectories", "brier_of_the_mean")),
-            number(worst[kind], 2),
+            number(worst[kind], 3),
         )
         for kind, found in results["chances"].items()
     ]

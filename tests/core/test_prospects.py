@@ -99,14 +99,17 @@ class TestChances:
 
     @given(
         st.integers(0, 2),
+        st.floats(0.5, 1000),
         st.lists(st.tuples(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1)), min_size=2, max_size=6),
     )
-    def test_what_is_corrected_keeps_its_order(self, kind: int, said: list[tuple[float, ...]]) -> None:
+    def test_what_is_corrected_keeps_its_order(
+        self, kind: int, known: float, said: list[tuple[float, ...]]
+    ) -> None:
         """More trajectories in time, more time and more of the way made never lower a chance within 0 and 1."""
         for one, other in pairwise(said):
             least, most = np.minimum(one, other), np.maximum(one, other)
             low, high = (
-                float(corrected_chances(np.array([kind]), s[None], t[None], m)[0, 0])
+                float(corrected_chances(np.array([kind]), s[None], t[None], m, np.full(1, known))[0, 0])
                 for s, t, m in (np.reshape(ends, (3, 1)) for ends in (least, most))
             )
             assert 0.0 < low <= high + 1e-12 < 1.0 + 1e-12
@@ -117,7 +120,7 @@ class TestChances:
         kind, time, made = np.zeros(1, dtype=int), np.ones((1, len(halfway))), np.full(1, 0.5)
         logit = {}
         for name, at in (("low", KNOTS[:-1]), ("middle", halfway), ("high", KNOTS[1:])):
-            chance = corrected_chances(kind, at[None], time, made)
+            chance = corrected_chances(kind, at[None], time, made, np.full(1, 10.0))
             logit[name] = np.log(chance / (1 - chance))
         np.testing.assert_allclose(logit["middle"], (logit["low"] + logit["high"]) / 2, atol=1e-9)
 

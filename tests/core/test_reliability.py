@@ -16,7 +16,7 @@ from benchmarks.prospect_calibration import (
     table,
     where,
 )
-from slaq.core.reliability import CHANCES, TIMES, corrected_chances
+from slaq.core.reliability import CHANCES, KNOTS, TIMES, corrected_chances
 
 
 def asked(rng: np.random.Generator, count: int) -> Chances:
@@ -25,9 +25,10 @@ def asked(rng: np.random.Generator, count: int) -> Chances:
         rng.integers(0, 3, count), rng.uniform(0, 1, count) ** 2, np.exp(rng.normal(-1, 1, count)),
         rng.uniform(0, 1, count),
     )  # fmt: skip
-    chance = corrected_chances(kind, said[:, None], time[:, None], made)[:, 0]
+    known = np.exp(rng.uniform(1, 5, count))
+    chance = corrected_chances(kind, said[:, None], time[:, None], made, known)[:, 0]
     came = (rng.uniform(0, 1, count) < chance).astype(float)
-    return Chances(kind, said, time, made, came, np.zeros(count, dtype=np.int64))
+    return Chances(kind, said, time, made, known, came, np.zeros(count, dtype=np.int64))
 
 
 def test_fitted_chances_are_what_comes_true() -> None:
@@ -49,8 +50,8 @@ def test_fitted_chances_rise() -> None:
     rng = np.random.default_rng(1)
     odd = asked(rng, 4000)
     fitted = fit_chances(replace(odd, came=1.0 - odd.came), np.ones(4000))
-    assert (np.diff(fitted[:, :-2], axis=1) >= 0).all()
-    assert (fitted[:, -2:] >= 0).all()
+    assert (np.diff(fitted[:, : len(KNOTS)], axis=1) >= 0).all()
+    assert (fitted[:, len(KNOTS) : -1] >= 0).all()
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -3,10 +3,10 @@
 Of many moments in recorded curves it is known what the trajectories said and what came. From them come two laws,
 whose numbers are in `reliability_tables`, made by `benchmarks/prospect_calibration.py`:
 
-- a chance is logistic in the share of the trajectories that arrive in time, in the logarithm of the time left
-  relative to the past, and in the share of the way that is made;
+- a chance is logistic in the share of the trajectories that arrive in time, in the logarithms of the time left
+  relative to the past and of the losses known, and in the share of the way that is made;
 - one job of ten arrives before the time `known * (expected / known)**a * (left / known)**b * exp(c)`, and one of
-  ten after another such time. Only ratios count: not how many iterations a loss stands for.
+  ten after another such time.
 """
 
 import numpy as np
@@ -21,13 +21,16 @@ from slaq.core.trajectories import chances, reductions
 #: Shares of trajectories between which the logit is linear.
 KNOTS: Floats = np.array([0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0])
 #: One row for a target loss, for a share of a whole reduction whose end is not known, and for one with a known end:
-#: the logit at KNOTS, then what the logarithm of the time left, and the logit of the share of the way, count.
+#: the logit at KNOTS, then what counts the logarithm of the time left, the logit of the share of the way, and the
+#: logarithm of the number of losses known.
 CHANCES: Floats = np.array(reliability_tables.CHANCES)
 #: One row where the end of a job is not known, and one where it is: a, b and c of the early time, then of the late.
 TIMES: Floats = np.array(reliability_tables.TIMES)
 #: The time left counts relative to the past within these bounds, and the share of the way within those.
 LEAST_TIME, MOST_TIME = 1e-3, 4.0
 LEAST_MADE, MOST_MADE = 0.02, 0.995
+#: Fewer losses, or more, count as so many.
+FEWEST, MANY = 3.0, 80.0
 
 
 def probabilities(
@@ -47,7 +50,7 @@ def probabilities(
         time = np.minimum(available[each], MOST_TIME * known[each, None]) / known[each, None]
         kind = np.where(np.isnan(roster.target[rows[each]]), 1 + np.isfinite(left[each]), 0)
         made = _way_made(roster, rows[each], forecasts.take(each))
-        found[each] = corrected_chances(kind, found[each], time, made)
+        found[each] = corrected_chances(kind, found[each], time, made, known[each])
     found[(available <= 0) & (strides[:, -1:] > 0)] = 0.0
     return found
 
@@ -71,7 +74,7 @@ def strides_for(strides: Floats, probability: Floats, likely: float) -> Floats:
     return np.where(enough.any(axis=1), first, np.inf)
 
 
-def corrected_chances(kind: Integers, said: Floats, time: Floats, made: Floats) -> Floats:
+def corrected_chances(kind: Integers, said: Floats, time: Floats, made: Floats, known: Floats) -> Floats:
     """Return what is to be expected where such shares of the trajectories arrive: (jobs, points).
 
     `kind` is the row of CHANCES; `time` the strides available for each known, like `said` of shape (jobs, points).
@@ -80,10 +83,17 @@ def corrected_chances(kind: Integers, said: Floats, time: Floats, made: Floats) 
     place, share = between_knots(said)
     before = table[each, place]
     logit = before + share * (table[each, place + 1] - before)
-    logit += table[:, -2, None] * np.log(time.clip(LEAST_TIME, MOST_TIME))
-    made = made.clip(LEAST_MADE, MOST_MADE)
-    logit += (table[:, -1] * np.log(made / (1.0 - made)))[:, None]
+    for_time, *others = table[:, len(KNOTS) :].T
+    logit += for_time[:, None] * np.log(time.clip(LEAST_TIME, MOST_TIME))
+    for column, value in zip(others, constant_terms(made, known), strict=True):
+        logit += (column * value)[:, None]
     return np.asarray(1.0 / (1.0 + np.exp(-logit)))
+
+
+def constant_terms(made: Floats, known: Floats) -> tuple[Floats, Floats]:
+    """Return what of a logit is the same at any time left: by the share of the way made and the losses known."""
+    made = made.clip(LEAST_MADE, MOST_MADE)
+    return np.log(made / (1.0 - made)), np.log(known.clip(FEWEST, MANY))
 
 
 def between_knots(said: Floats) -> tuple[Integers, Floats]:
