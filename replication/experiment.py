@@ -24,6 +24,9 @@ CURVES = HERE / "curves"
 #: Where a quick run writes, so that it never touches committed results.
 QUICK_HOME = HERE.parent / "build" / "replication"
 
+#: Modules that hold no experiment and are not imported in the search for one: the second needs PyTorch.
+NO_EXPERIMENTS = ("__main__", "elastic_rules")
+
 FULL_SEEDS = (1, 2, 3, 4, 5)
 QUICK_SEEDS = (1, 2)
 
@@ -158,7 +161,7 @@ def experiments() -> dict[str, Experiment]:
     """Return every experiment of this folder by name: what its modules call EXPERIMENT."""
     found = {}
     for module in sorted(module.name for module in iter_modules([str(HERE)])):
-        if module == "__main__":
+        if module in NO_EXPERIMENTS:
             continue
         experiment = getattr(import_module(f"replication.{module}"), "EXPERIMENT", None)
         if isinstance(experiment, Experiment):

@@ -36,9 +36,9 @@ class DynamicRate:
     `optimizer.step()` only. Momentum and other moments are never touched. In distributed training every process
     makes one, and all agree, because all see the same gradients.
 
-    Rules: "auto" (linear for SGD and the square root for others, limited by the measured gain), "linear", "sqrt",
-    "adascale", "none". No factor is above `max_scale`. With `measure=False` nothing is measured and no gradient
-    copied, so that "auto" is limited by `max_scale` alone.
+    Rules: "auto" (by the optimizer and by the measured gain), "linear", "sqrt", "adascale", "none". No factor is
+    above `max_scale`. With `measure=False` nothing is measured and no gradient copied; "auto" is then "linear" for
+    SGD and "sqrt" for others.
     """
 
     def __init__(
@@ -52,7 +52,10 @@ class DynamicRate:
     ) -> None:
         self.optimizer = _innermost(optimizer)
         self.base_batch = _samples(base_batch, "base_batch")
-        self._rate = ScaledRate.begin(rate_rule(rule, _kind(self.optimizer)), max_scale=max_scale)
+        kind = _kind(self.optimizer)
+        if rule == "auto" and not measure:
+            rule = "linear" if kind == "sgd" else "sqrt"
+        self._rate = ScaledRate.begin(rate_rule(rule, kind), max_scale=max_scale)
         self._pairs = _Pairs(self.optimizer) if measure and self._rate.rule.measures else None
         #: Base batches in the coming update, if that is no change of the batch.
         self._once: float | None = None

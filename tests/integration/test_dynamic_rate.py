@@ -139,7 +139,7 @@ def test_the_factor_climbs_on_the_ramp_and_falls_at_once() -> None:
 
 
 def test_auto_chooses_by_the_optimizer() -> None:
-    """For SGD `auto` aims at k, for all others at its square root; max_scale limits both."""
+    """Without a measurement `auto` aims at k for SGD, for all others at its square root; max_scale limits both."""
     parameters = list(small_net().parameters())
     for optimizer, factor in (
         (torch.optim.SGD(parameters, lr=0.1), 16.0),
@@ -151,7 +151,7 @@ def test_auto_chooses_by_the_optimizer() -> None:
         for _ in range(8 * 16):
             optimizer.step()
         assert rate.factor == factor
-    rate = DynamicRate(torch.optim.SGD(parameters, lr=0.1), BASE, max_scale=3)
+    rate = DynamicRate(torch.optim.SGD(parameters, lr=0.1), BASE, rule="linear", max_scale=3)
     rate.batch(16 * BASE)
     assert rate._rate.target == 3.0
 
@@ -240,7 +240,7 @@ def test_a_run_taken_up_again_ends_with_the_same_bits(name: str, rule: str, stop
     whole, *_ = train(name, rule, 0, 40, None)
     _, checkpoint, factor = train(name, rule, 0, stop, None)
     rest, _, _ = train(name, rule, stop, 40, checkpoint)
-    assert factor != 1.0
+    assert factor != 1.0 or rule == "adascale"
     if rule == "linear" or stop % 2 == 0:
         assert torch.equal(whole, rest)
     assert torch.allclose(whole, rest, atol=0.05)
@@ -278,7 +278,7 @@ def test_a_batch_of_more_agreement_is_worth_more_with_noise() -> None:
             point.grad = torch.ones(200) + noise * torch.randn(200) / 2.0
             optimizer.step()
         gains.append(rate.gain)
-        assert rate.factor == pytest.approx(rate.gain)
+        assert rate.factor == pytest.approx(max(2.0, rate.gain), abs=0.01)
     assert gains[0] == pytest.approx(1.0)
     assert gains[1] > 3.5
 
@@ -292,7 +292,8 @@ def test_micro_batches_may_tell_the_noise() -> None:
         rate.measured([BASE] * 4, [2.0] * 4, 1.25)
         optimizer.step()
     # Variance 1 and signal 1 per base batch: r = 2 / (1/4 + 1).
-    assert rate.gain == rate.factor == pytest.approx(1.6)
+    assert rate.gain == pytest.approx(1.6)
+    assert rate.factor == 2.0
 
 
 def test_parts_of_a_batch_tell_the_noise() -> None:
@@ -316,7 +317,8 @@ def test_parts_of_a_batch_tell_the_noise() -> None:
             rate.accumulated(part * BASE)
         optimizer.step()
     assert rate._rate.noise.samples == measured == AT_FIRST // 2 + 100 - AT_FIRST // EVERY
-    assert rate.gain == rate.factor == pytest.approx(1.6, abs=0.05)
+    assert rate.gain == pytest.approx(1.6, abs=0.05)
+    assert rate.factor == 2.0
 
 
 PARTS = """
@@ -476,8 +478,8 @@ def test_gradients_that_say_nothing_are_not_measured() -> None:
     table = torch.nn.Embedding(5, 3, sparse=True)
     optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
     rate = DynamicRate(optimizer, BASE)
-    rate.batch(2 * BASE)
-    for _ in range(EVERY * 3):
+    rate.batch(4 * BASE)
+    for _ in range(32):
         optimizer.step()
         optimizer.zero_grad()
         table(torch.tensor([1, 2])).sum().backward()

@@ -43,7 +43,7 @@ OptimizerKind = Literal["sgd", "adaptive"]
 class RateRule(Protocol):
     """Says which factor on the base rate suits a batch of k base batches.
 
-    At k = 1 the target is 1. A target never falls when k or the gain rises.
+    At k = 1 the target is 1. A target never falls when k or the gain rises. The gain is None until it is known.
     """
 
     #: What users call it.
@@ -55,8 +55,8 @@ class RateRule(Protocol):
     #: Whether a schedule advances by the gain; else by k, so that it ends where the samples end.
     advances_by_gain: ClassVar[bool]
 
-    def target(self, k: float, gain: float) -> float:
-        """Return the factor for k base batches, whose gain is k where it has not been measured."""
+    def target(self, k: float, gain: float | None) -> float:
+        """Return the factor for k base batches of this gain."""
         ...
 
 
@@ -70,7 +70,7 @@ class LinearRamp(RateRule):
     advances_by_gain = False
 
     @override
-    def target(self, k: float, gain: float) -> float:
+    def target(self, k: float, gain: float | None) -> float:
         return k
 
 
@@ -89,7 +89,7 @@ class SquareRoot(LinearRamp):
     name = "sqrt"
 
     @override
-    def target(self, k: float, gain: float) -> float:
+    def target(self, k: float, gain: float | None) -> float:
         return sqrt(k)
 
 
@@ -106,15 +106,18 @@ class AdaScale(RateRule):
     advances_by_gain = True
 
     @override
-    def target(self, k: float, gain: float) -> float:
-        return gain
+    def target(self, k: float, gain: float | None) -> float:
+        return 1.0 if gain is None else gain
 
 
 @dataclass(frozen=True, slots=True)
 class Automatic(RateRule):
-    """What suits the optimizer, on a ramp, and never more than the gain that was measured.
+    """What suits the optimizer and the noise that was measured, on a ramp.
 
-    The target is k for SGD, and the square root of k for optimizers that divide gradients by their size.
+    For SGD the gain, between the square root of k and k: a gain below the root is measured where a rate that is
+    high already makes gradients swing, and the root does no harm if it is climbed to slowly. For optimizers that
+    divide gradients by their size the square root of k, or the gain where that is lower. The root until the gain is
+    known.
     """
 
     kind: OptimizerKind = "sgd"
@@ -125,8 +128,11 @@ class Automatic(RateRule):
     advances_by_gain = False
 
     @override
-    def target(self, k: float, gain: float) -> float:
-        return min(k if self.kind == "sgd" else sqrt(k), gain)
+    def target(self, k: float, gain: float | None) -> float:
+        root = sqrt(k)
+        if gain is None:
+            return root
+        return min(k, max(root, gain)) if self.kind == "sgd" else min(root, gain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ class Unscaled(LinearRamp):
     name = "none"
 
     @override
-    def target(self, k: float, gain: float) -> float:
+    def target(self, k: float, gain: float | None) -> float:
         return 1.0
 
 
@@ -292,9 +298,10 @@ class ScaledRate:
     #: Base updates that those were worth, by the measured gain.
     progress: float = 0.0
     noise: GradientNoise = GradientNoise()
-    #: The ramp: the update and the factor at which it began.
+    #: The ramp: the update and the factor at which it began, and the target there was then, which gives its slope.
     ramp_began: int = 0
     ramp_start: float = 1.0
+    ramp_aim: float = 1.0
     #: The first update at which k had better change again.
     settled_at: int = 0
 
@@ -315,15 +322,15 @@ class ScaledRate:
         target = self.target
         if not self.rule.ramps:
             return target
-        top = self._top
         done = (update - self.ramp_began) / self._length
-        climbed = top if done >= 1.0 else self.ramp_start + done * (top - self.ramp_start)
-        return min(climbed, target)
+        climbed = self.ramp_start + done * (self.ramp_aim - self.ramp_start)
+        # A target that has risen since is climbed to at the same slope.
+        return min(max(climbed, self.ramp_aim) if done >= 1.0 else climbed, target)
 
     @property
     def target(self) -> float:
         """What the factor is on its way to."""
-        return min(self.rule.target(self.k, self.gain), self.max_scale)
+        return min(self.rule.target(self.k, self.noise.gain(self.k)), self.max_scale)
 
     @property
     def gain(self) -> float:
@@ -342,10 +349,14 @@ class ScaledRate:
 
     def seen(self, sample: NoiseSample) -> Self:
         """Return the rate after this was measured in the coming update, or in one before it."""
-        before, was_limited = self.factor, self.factor < self._climbed
+        before, target = self.factor, self.target
         after = replace(self, noise=self.noise.seeing(sample))
-        # A limit that falls takes the factor with it. One that rises lets it climb again, no faster than a ramp.
-        return after._from(before) if was_limited or after.target < before else after
+        if after.target == target:
+            return after
+        # A target that falls below the factor takes it along. Where the factor was at its target, or the gain is
+        # known for the first time, a ramp begins; a ramp that is under way keeps its slope.
+        known = self.noise.gain(self.k) is not None
+        return after if known and before < min(target, after.target) else after._from(before)
 
     def advanced(self, k: float | None = None) -> Self:
         """Return the rate after the coming update was made.
@@ -375,6 +386,7 @@ class ScaledRate:
             "samples": self.noise.samples,
             "ramp_began": self.ramp_began,
             "ramp_start": self.ramp_start,
+            "ramp_aim": self.ramp_aim,
             "settled_at": self.settled_at,
         }
 
@@ -387,7 +399,7 @@ class ScaledRate:
             numbers = {name: float(state[name]) for name in self.state() if name != "rule"}
             if not all(map(isfinite, numbers.values())):
                 raise ValueError("a number is not finite")
-            if min(numbers["k"], numbers["factor"], numbers["ramp_start"]) <= 0.0:
+            if min(numbers["k"], numbers["factor"], numbers["ramp_start"], numbers["ramp_aim"]) <= 0.0:
                 raise ValueError("a number is not above 0")
         except (KeyError, TypeError, ValueError) as error:
             raise LearningRateError(
@@ -406,25 +418,16 @@ class ScaledRate:
             noise=noise,
             ramp_began=int(numbers["ramp_began"]),
             ramp_start=numbers["ramp_start"],
+            ramp_aim=numbers["ramp_aim"],
             settled_at=int(numbers["settled_at"]),
         )
         factor = numbers["factor"]
         return found if found.factor == factor else found._from(factor)
 
     @property
-    def _top(self) -> float:
-        """The target as long as nothing is measured: where the ramp leads."""
-        return min(self.rule.target(self.k, max(self.k, 1.0)), self.max_scale)
-
-    @property
     def _length(self) -> int:
         """Updates of the ramp. Below a k of 1 the square root of k is above k, and 8k would be too short."""
-        return ramp_length(max(self.k, self._top), self.ramp_start)
-
-    @property
-    def _climbed(self) -> float:
-        """How high the ramp is at the coming update, whatever limits it."""
-        return replace(self, noise=GradientNoise()).factor
+        return ramp_length(max(self.k, self.ramp_aim), self.ramp_start)
 
     def _gain(self, k: float) -> float:
         gain = self.noise.gain(k)
@@ -432,4 +435,5 @@ class ScaledRate:
 
     def _from(self, factor: float) -> Self:
         """Return the rate with a ramp that begins now, from this factor or from the target if that is lower."""
-        return replace(self, ramp_began=self.update, ramp_start=min(factor, self.target))
+        target = self.target
+        return replace(self, ramp_began=self.update, ramp_start=min(factor, target), ramp_aim=target)
