@@ -8,6 +8,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import statistics
 import sys
@@ -250,16 +251,53 @@ def compared(name: str, turns: int) -> dict[str, float]:
     }
 
 
+def lost(name: str, repeats: int) -> dict[str, float]:
+    """Return the time that a change costs, in updates: how much longer the one after it takes than others."""
+    net = NETS[name]
+    torch.manual_seed(0)
+    running = Elastic(net, net.data(net.batches * net.batch), 2, 2).training
+    found: dict[str, list[float]] = {"join": [], "leave": [], "kill": []}
+
+    def timed(workers: int) -> float:
+        """Return the seconds of the next update, which is the first with so many workers if that is a change."""
+        running.resize(workers)
+        began = time.perf_counter()
+        next(running)
+        return time.perf_counter() - began
+
+    for _ in range(repeats):
+        alone = statistics.median(timed(1) for _ in range(4))
+        # A worker that joins is forked anew: the one before was killed.
+        joined = timed(2)
+        both = statistics.median(timed(2) for _ in range(4))
+        found["join"].append((joined - both) / both)
+        found["leave"].append((timed(1) - alone) / alone)
+        timed(2)
+        os.kill(running.processes[0], signal.SIGKILL)
+        # The worker is missed in this update, and replaced in the next one.
+        found["kill"].append((timed(2) + timed(2) - 2 * both) / both)
+        timed(1)
+        for pid in running.processes:
+            os.kill(pid, signal.SIGKILL)
+        timed(2)
+        timed(1)
+    running.close()
+    return {change: round(statistics.median(updates), 2) for change, updates in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NETS, []], help="some of the nets; all by default")
     parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument(
+        "--changes", action="store_true", help="the price of a change of workers instead, in updates"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = {}
     for name in options.names or NETS:
-        found[name] = compared(name, options.turns)
+        found[name] = lost(name, options.turns) if options.changes else compared(name, options.turns)
         if not options.json:
             print(f"{name}: {found[name]}", flush=True)
     if options.json:
