@@ -81,10 +81,11 @@ def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity:
         return units
     # One row per segment of the grid: the units left in it, and the gain of each.
     grid, gain = candidates.grid[:, None], candidates.gain.T
-    width = np.diff(np.clip(grid, units, upper), axis=0)
-    slope = np.diff(gain, axis=0)
+    held: Integers = np.clip(grid, units, upper)
+    width = held[1:] - held[:-1]
+    slope = gain[1:] - gain[:-1]
     slope *= candidates.weight
-    slope /= np.diff(grid, axis=0)
+    slope /= grid[1:] - grid[:-1]
     return units + _steepest(slope, width, candidates.order, left)
 
 
