@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from slaq.core import curves, evidence
@@ -157,7 +158,7 @@ class CurveForecaster(Rows, Forecaster):
         usual = np.maximum(self.usual_miss(rows), (1 - evidence.NOISE_DISCOUNT) * self.motion[rows])
         return np.asarray((off > FAR * usual) & (self.count[rows] >= SETTLED))
 
-    def _keys(self, rows: Integers) -> Integers:
+    def _keys(self, rows: Integers) -> NDArray[np.int16]:
         return curves.keys(np.maximum(self.count[rows], 1))
 
     def _learn(self, rows: Integers, losses: Floats, counts: Integers) -> None:
@@ -411,7 +412,7 @@ def _averaged(weight: Singles, values: Singles) -> Floats:
     return np.asarray(np.einsum("rc,rc->r", weight, values), dtype=np.float64)
 
 
-def _grouped(keys: Integers) -> Iterator[tuple[int, slice]]:
+def _grouped(keys: NDArray[np.int16]) -> Iterator[tuple[int, slice]]:
     """Yield each distinct key, of ascending keys, with the slice of those that have it."""
     bounds = [*np.flatnonzero(np.diff(keys, prepend=-1)).tolist(), len(keys)]
     for start, stop in pairwise(bounds):

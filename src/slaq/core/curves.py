@@ -27,6 +27,7 @@ from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slaq.core.arrays import Booleans, Floats, Integers, Singles
 
@@ -126,9 +127,13 @@ def of(families: tuple[str, ...]) -> Booleans:
     return np.array([curve.family in families for curve in CURVES])
 
 
-def keys(ages: Integers) -> Integers:
+def keys(ages: Integers) -> NDArray[np.int16]:
     """Return the places in AGES that jobs of these ages (1 or more) use."""
-    return np.searchsorted(AGES, ages, side="right") - 1
+    return np.asarray(_KEYS.take(ages, mode="clip"))
+
+
+#: The places by age: small numbers, which are sorted in one pass.
+_KEYS: NDArray[np.int16] = (np.searchsorted(AGES, np.arange(OLDEST + 1), side="right") - 1).astype(np.int16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,9 @@ def steepest(candidates: Candidates, units: Integers, upper: Integers, capacity:
     grid, gain = candidates.grid[:, None], candidates.gain.T
     held: Integers = np.clip(grid, units, upper)
     width = held[1:] - held[:-1]
-    slope = np.diff(gain, axis=0)
+    slope = gain[1:] - gain[:-1]
     slope *= candidates.weight
-    slope /= np.diff(grid, axis=0)
+    slope /= grid[1:] - grid[:-1]
     return units + _steepest(slope, width, candidates.order, left)
 
 
