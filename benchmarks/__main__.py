@@ -16,6 +16,7 @@ BENCHMARKS = {
     "simulated_quality": False,
     "crowds": False,
     "spark_engine": False,
+    "elastic_speed": False,
     "forecast_accuracy": True,
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from slaq import Cluster, Context
+from slaq.engines.node.programs.cpu_used import seconds_used
 from slaq.jobs import variables
 from tests.integration.elastic_nets import digest, momentum, network, training
 
@@ -64,6 +66,20 @@ def test_a_program_follows_its_context() -> None:
     assert found == result_of(passes=8)
     assert most == 2
     assert len(job.losses) == 80
+
+
+def test_forked_processes_count_as_their_driver() -> None:
+    """The CPU time that a program's own children use is the program's, while they live and after."""
+    before = seconds_used()
+    pid = os.fork()
+    if pid == 0:
+        while time.process_time() < 0.3:
+            pass
+        signal.pause()
+    _eventually(lambda: seconds_used() - before >= 0.25)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert seconds_used() - before >= 0.25
 
 
 def test_a_training_tells_what_it_can_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

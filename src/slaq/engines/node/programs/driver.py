@@ -6,7 +6,6 @@ import math
 import os
 import pickle
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from slaq.core.errors import TaskError
 from slaq.engines import checkpoints
+from slaq.engines.node.programs.cpu_used import seconds_used
 from slaq.engines.node.programs.job_orders import DriverOrders
 from slaq.engines.node.programs.messages import FAILED, WAITS, MessageKind, pack_call
 from slaq.engines.node.programs.worker import memory_limited
@@ -159,7 +159,7 @@ class DriverContext(Context):
     def _send(
         self, kind: MessageKind, flag: int = 0, b: int = 0, c: int = 0, y: float = 0.0, payload: Any = ()
     ) -> None:
-        self._channel.send(Head(kind, flag, b=b, c=c, x=time.process_time(), y=y), payload)
+        self._channel.send(Head(kind, flag, b=b, c=c, x=seconds_used(), y=y), payload)
 
 
 def _pickled(function: Callable[..., Any]) -> bytes:
@@ -184,12 +184,12 @@ def drive(channel: Channel) -> None:
     faulthandler.enable()
     while (message := channel.receive()).head.kind != MessageKind.GO:
         if message.head.kind == MessageKind.END:
-            channel.send(Head(MessageKind.LEFT, x=time.process_time()))
+            channel.send(Head(MessageKind.LEFT, x=seconds_used()))
             return
     kind, payload = _run(channel, orders)
     sys.stdout.flush()
     sys.stderr.flush()
-    channel.send(Head(kind, x=time.process_time()), payload)
+    channel.send(Head(kind, x=seconds_used()), payload)
 
 
 def _run(channel: Channel, orders: DriverOrders) -> tuple[MessageKind, Any]:
