@@ -153,6 +153,23 @@ def test_a_stranger_is_not_explained() -> None:
         explain_job(replace(decision, sure=np.empty(0, dtype=np.int64)), decision.ids[0])
 
 
+def test_what_a_weight_does_is_told() -> None:
+    """A weight is told beside its rival's, and the reason compares gains times weights."""
+    roster = all_reported([[1.0 + 0.95**k for k in range(20)]] * 2)
+    policy = PolicyRule(name="total-quality")
+    for weight in (1.0, 4.0):
+        roster.weight[roster.ids["1"]] = weight
+        decision, appraisal, _ = decided(roster, TotalQuality(), 12)
+        light = explain_job(decision, "0", appraisal=appraisal, policy=policy)
+        told = f"Gains are multiplied by weights: 1 for this job, {weight:g} for job '1'."
+        assert (told in light.as_text()) == (weight > 1.0)
+        assert (decision.cores[1] > decision.cores[0]) == (weight > 1.0)
+    assert light.rival is not None
+    there = weight * light.rival.last_step
+    assert light.next_step <= there
+    assert any(f"and gains {there:.3g} for job '1'" in reason for reason in light.reasons)
+
+
 def test_a_need_is_told() -> None:
     """Under the policy `deadline`, a job with a deadline is told the cores it needs, and whether it holds them."""
     curve = [1.0 + 0.95**k for k in range(20)]

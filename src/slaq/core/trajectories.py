@@ -117,8 +117,8 @@ def strides_to_target(roster: Roster, rows: Integers, forecasts: ForecastTable) 
     to_share = first[:, None] - stop_at[:, None] * (first[:, None] - end)
     goal = np.where(np.isnan(target)[:, None], to_share, target[:, None])
     strides = _crossings(paths, goal, first[:, None] - goal)
-    strides = np.maximum(strides, _next(roster, rows))
     strides[roster.best[rows, None] <= goal] = 0.0
+    strides = np.maximum(strides, _next(roster, rows))
     strides.sort(axis=1)
 
     fresh = ~_foreseen(roster, rows)
