@@ -170,6 +170,8 @@ class TestTotalQuality:
         self, jobs: Candidates, capacity: int, told: float, tellers: int
     ) -> None:
         """Jobs that tell of so much work that all others hardly delay them are divided by their gains alone."""
+        # All can use as much, so that none of those with so much work is among the others of another.
+        jobs = replace(jobs, max_units=np.full(len(jobs.ids), jobs.max_units.max()))
         work = np.where(np.arange(len(jobs.ids)) < tellers, told, 1.0)
         found = TotalQuality().allocate(replace(jobs, work=work), capacity)
         assert found.as_dict() == TotalQuality().allocate(jobs, capacity).as_dict()
