@@ -179,8 +179,9 @@ def _section(results: Results, kind: str) -> Section:
             )
         ),
         made=f"{what}, {optimizer}; {size['samples']:,} samples, a base batch of {size['base_batch']} and a base "
-        f"rate of {size['rate']:g}, tuned for the small batch on another seed; warm-up and cosine over base "
-        f"updates. Seeds {', '.join(map(str, seeds))}. A trace names the multiples of the base batch; the walk "
+        f"rate of {size['rate']:g}, near the best of a few for the small batch on another seed; warm-up "
+        f"and cosine over base updates. Seeds {', '.join(map(str, seeds))}. A trace names "
+        "the multiples of the base batch; the walk "
         f"doubles or halves 24 times between 1 and 16. {results['device']}, PyTorch {results['torch']}; "
         "the rate is scaled by slaq.torch.DynamicRate.",
         falls_short=sentences(*_short(results, kind)),

@@ -76,7 +76,7 @@ class LinearRamp(RateRule):
 
 @dataclass(frozen=True, slots=True)
 class LinearAtOnce(LinearRamp):
-    """k times the rate at once: what others do, and what the ramp is compared with. It diverges."""
+    """k times the rate at once: what others do, and what the ramp is compared with."""
 
     name = "linear-at-once"
     ramps = False
