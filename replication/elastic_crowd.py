@@ -271,7 +271,8 @@ def _made(results: Results) -> str:
     return (
         f"{len(results['jobs'])} jobs per seed, arriving every {results['mean_arrival']:g} s on average, on a "
         f"`slaq` cluster of {results['cores']} cores with an epoch of {results['epoch_seconds']:g} s; "
-        f"the mean of {len(results['rounds'])} seeds. Each learns scikit-learn's digits with a small convolutional "
+        f"{'one seed' if len(results['rounds']) == 1 else 'several seeds'}. Each learns scikit-learn's digits "
+        "with a small convolutional "
         f"network, SGD with momentum and a batch of {BATCH}, in ten to fifteen seconds of one core, Python's start "
         'included. In scale mode the batch follows the workers, and the rate the batch (`rate="auto"`). Changes '
         "are against total quality with one worker each, paired by seed. A job's best loss is the best that any "

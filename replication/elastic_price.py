@@ -214,8 +214,8 @@ def sections(results: Results) -> list[Section]:
             "workers of one thread, in all ways; a checkpoint every "
             f"{results['every']:g} s. slaq.elastic is told its share as every job is, and started again by "
             "the same command when its driver is killed. torchrun has one agent for each worker, which comes and "
-            "goes with it, and is told to miss an agent after 3 s and to wait 3 s for latecomers (its defaults, "
-            "15 s and 30 s, cost that much more). By hand means that the script saves and ends when it is told to, "
+            "goes with it, and is told to miss an agent after 3 s and to wait 3 s for latecomers (its defaults "
+            "are 15 s and 30 s). By hand means that the script saves and ends when it is told to, "
             "and is started again at once with another number of processes: no person is that fast. "
             "torchrun and the restarts run one script, which takes up a pass in its middle; "
             "the workers of both average their gradients. Times are between the moments after two updates.",

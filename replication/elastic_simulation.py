@@ -206,7 +206,7 @@ def draw(figure: Figure, points: Sequence[Mapping[str, Any]]) -> None:
         seen = [point["arms"][arm]["time_to_90"] for arm in ARMS]
         mean, low, high = (np.array([each[key] for each in seen]) for key in ("mean", "low", "high"))
         colors = [BLUE if arm == ELASTIC else MUTED for arm in ARMS]
-        axes.barh(place, mean, 0.7, xerr=[np.minimum(mean, mean - low), high - mean], color=colors)
+        axes.barh(place, mean, 0.7, xerr=[mean - low.clip(min=0), high - mean], color=colors)
         axes.set_yticks(place, ARMS)
         axes.set(
             title=f"a job every {point['mean_arrival']:g} s", xlabel="mean time to 90% (s)", xlim=(0, None)
