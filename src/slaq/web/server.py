@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -34,15 +33,11 @@ LOG_SECONDS = 10.0
 #: Seconds that running requests have to end once the service stops.
 LAST_REQUESTS = 5.0
 KEEP_ALIVE = 75
-#: Seconds after which a thread that computes lets another go on. A request changes threads several times, and by
-#: Python's default would wait for 5 ms each time that an epoch is being decided.
-SWITCH_SECONDS = float(__import__("os").environ.get("SW", "0.0005"))
 
 
 def serve(settings: ServiceSettings, reread: Callable[[], ServiceSettings] | None = None) -> None:
     """Run a service until SIGTERM or SIGINT. SIGHUP takes up what `reread` returns: the settings as they are."""
     configure_logs(settings.log_format, settings.log_level)
-    sys.setswitchinterval(SWITCH_SECONDS)
     service = open_service(settings)
     try:
         running = RunningServer(service, settings, reread)
