@@ -543,11 +543,11 @@ def test_reports_of_one_job_are_parsed_beside_everyone_elses(
     """While what a job has sent is being read, the engine starts and ends jobs, and others report."""
     begun, free = threading.Event(), threading.Event()
 
-    def slow(line: bytes) -> Report | None:
+    def slow(line: bytes, reach: int | None = None) -> Report | None:
         if b"slow" in line:
             begun.set()
             free.wait(PATIENCE)
-        return parse_report(line)
+        return parse_report(line, reach)
 
     monkeypatch.setattr(external, "parse_report", slow)
     journal = Journal(WallClock())
