@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slaq.engines.node.commands.records import CommandSpec, Launch
+from slaq.engines.node.commands.supervised_command import WIDTHS, begin
 from slaq.engines.node.commands.threads import WAIT_PASSIVELY, Crowd, choose_threads
 from slaq.engines.node.commands.turns import CALM_TICK, DEEPEST_DEBT, IDLE, TICK, TURN, Turns
 
@@ -283,3 +286,15 @@ def test_a_tree_alone_is_not_stopped_for_a_part_of_a_core(busy: float) -> None:
     machine.add("a", 1.0)
     machine.run(20.0)
     assert machine.used["a"] >= 0.97 * 2 * busy * 20.0
+
+
+def test_a_command_that_did_with_one_core_for_a_while_is_not_held_to_one(tmp_path: Path) -> None:
+    """For some time the most cores count that it kept busy, its threads at first; after that, what it does now."""
+    spec = CommandSpec(argv=("true",), directory=tmp_path, log=tmp_path / "log")
+    launch = Launch(
+        job_id="a", tree="t", mark="m", spec=spec, cwd=tmp_path, env={}, reports=tmp_path / "reports"
+    )
+    command = begin(launch, 1)
+    command.widths.extend([2] * WIDTHS)
+    told = [command.widest(cores) for cores in [1] * WIDTHS + [2] + [1] * WIDTHS]
+    assert told == [2] * (WIDTHS - 1) + [1] + [2] * WIDTHS + [1]

@@ -31,6 +31,8 @@ from slaq.engines.node.reports import Item, NewDemand, NewRate, NewSource, NewTo
 SAMPLES = 64
 #: CPU seconds without a loss after which a command is held as other work until one comes.
 SILENT_CPU = 60.0
+#: How many of the last times count at which it was told how many cores a command keeps busy: twenty seconds.
+WIDTHS = 10
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class SupervisedCommand:
     ready: bool = False
     began_at: float | None = None
     waits: str = ""
+    #: The cores that it was seen to keep busy at the last moments that were told; at first, its threads.
+    widths: deque[int] = field(default_factory=lambda: deque(maxlen=WIDTHS))
     #: Bytes of memory that the tree takes up, and the most it took.
     memory: int = 0
     peak: int = 0
@@ -93,6 +97,15 @@ class SupervisedCommand:
             # A clock that was set meanwhile must not lead to times out of order.
             at = usage.at if item.at is None else min(max(item.at - ahead, self.seen.at), usage.at)
             self._take(item, at)
+
+    def widest(self, cores: int) -> int:
+        """Return the most cores that it kept busy of late, given how many it does now.
+
+        A script that loads its libraries on one core, or looks how good its model is, trains on all cores a moment
+        later: what it is granted must be there by then.
+        """
+        self.widths.append(cores)
+        return max(self.widths)
 
     def measure(self, usage: TreeUsage) -> None:
         """Take in what the tree has had so far."""

@@ -20,7 +20,7 @@ from slaq.engines.node.commands.memory_gate import MemoryGate, MemoryTaker
 from slaq.engines.node.commands.readers import Heard, Readers
 from slaq.engines.node.commands.records import CommandExited, Launch, Record, SeatsTaken
 from slaq.engines.node.commands.shares import Throttle
-from slaq.engines.node.commands.supervised_command import SupervisedCommand, begin
+from slaq.engines.node.commands.supervised_command import WIDTHS, SupervisedCommand, begin
 from slaq.engines.node.commands.threads import Crowd, Threads, choose_threads
 from slaq.engines.node.commands.tree import ProcessTable
 from slaq.engines.node.commands.turn_keeper import TurnKeeper
@@ -259,7 +259,8 @@ class Supervisor:
             used = command.samples[-1].cpu_seconds
             # Before it begins, the threads that it would get now.
             begun = command.release_at is None
-            parallel = self._turns.seats(command.tree) if begun else self._threads(command).count
+            seats = self._turns.seats(command.tree)
+            parallel = command.widest(seats) if begun else self._threads(command).count
             told = self._told.get(job_id, (0.0, 0))
             if used >= told[0] + TELL_GROWTH or parallel != told[1]:
                 self._told[job_id] = used, parallel
@@ -495,6 +496,7 @@ class Supervisor:
     def _release(self, command: SupervisedCommand) -> None:
         """Let a command begin, with as many threads as the cores it can expect to hold."""
         threads = self._threads(command)
+        command.widths.extend([threads.count] * WIDTHS)
         self._turns.widen(command.tree, threads.count, squeezable=threads.passive or threads.count == 1)
         command.release(threads)
 
