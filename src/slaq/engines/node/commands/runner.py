@@ -320,7 +320,9 @@ class CommandRunner(Runner[CommandJob]):
                 run.unread = record.trouble
             self._journal.enter([JournalEntry(record)])
         elif isinstance(record, JobDelayed):
-            _log.warning("command delayed", extra={"job": record.job_id, "reason": record.reason or None})
+            # Without a reason it runs again.
+            level = logging.WARNING if record.reason else logging.DEBUG
+            _log.log(level, "command delayed", extra={"job": record.job_id, "reason": record.reason or None})
             self._journal.enter([JournalEntry(record)])
         elif isinstance(record, CpuUsed):
             self._use(record, run)
