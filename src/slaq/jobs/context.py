@@ -68,7 +68,8 @@ class Context(Protocol):
         """Report what the job can use from now on; this replaces earlier reports.
 
         Takes `min_cores`, `max_cores` and `sizes`: "any", "whole" (workers of one core each) or a list of numbers
-        of cores. What is left out is as the job's owner asked, and nothing can exceed that.
+        of cores; `worth`, where more workers help less and less; and `change_seconds`, what a change of
+        size costs. What is left out is as the job's owner asked, and nothing can exceed that.
         """
         ...
 
